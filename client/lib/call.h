@@ -69,13 +69,15 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
 /* Sends this rank's worker state of a step, without a push. */
 int pd_core_put_worker_state(pd_core *core, uint64_t step, const void *state, size_t bytes, pd_ticket_id *ticket,
                              pd_error *err);
-int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form, pd_ticket_id *ticket,
+                 pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's worker state. The answer's header is a RecallReply, its payload the worker state. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks the server, whose job has this life, to go back to its checkpoint of `step`. */
-int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, pd_ticket_id *ticket, pd_error *err);
+int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, uint64_t durable, pd_ticket_id *ticket,
+                     pd_error *err);
 /* Asks for a checkpoint of `step` (0: the present step) or a later step. The server waits at most `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
 /* Sends an operator's request of any method. `payload` is copied; its length is 0 if the request has no payload.

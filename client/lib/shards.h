@@ -60,12 +60,14 @@ typedef struct pd_shards {
     struct pd_settle_box *box; /* where the shards' tallies meet: settle_box.h */
     /* Guarded by `lock`. For each shard: the step of the last worker state that it has got; 0: none. */
     uint64_t *noted;
+    bool *coupled; /* since the parameters were declared: the shard has other parameters than model state */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: it has answered the call, which other shards have not yet */
     bool any_rank;               /* shard 0 chooses the rank */
     bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
     bool agreed;      /* the last pd_client_declare has found all shards at one step, or brought them to one */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
+    bool confirms;    /* pd_client_sync: all shards have said that the step is durable, and are asked once more */
     bool seeks;       /* that has lasted too long, so pd_shards_find_common brings all shards to one step */
     /* The step of the last rewind, and how many before it were to this step, too; time before which the next one does
      * not begin (0: not known yet). */
@@ -106,6 +108,9 @@ void pd_shards_refresh(pd_client *client);
 bool pd_shards_await_welcome(const pd_shards *shards, char text[PD_ERROR_TEXT]);
 /* Returns whether steps of the shards wait for each other's verdicts. */
 bool pd_shards_settle(const pd_shards *shards);
+/* Returns whether a shard may have worker states: shard 0, or where steps wait for verdicts, each shard whose steps do.
+ * A shard that has model state alone goes neither on nor back with the others. */
+bool pd_shards_keeps_states(const pd_shards *shards, size_t number);
 /* Returns whether a warning has not come from another shard before. */
 bool pd_shards_is_new(pd_shards *shards, const char *remark);
 
@@ -114,7 +119,8 @@ int pd_shards_declare(pd_client *client, const pd_client_param *params, size_t n
 int pd_shards_init(pd_client *client, void *const *weights, double end, pd_error *err);
 int pd_shards_push(pd_client *client, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                    pd_ticket_id *ticket, pd_error *err);
-int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                   pd_ticket_id *ticket, pd_error *err);
 int pd_shards_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 int pd_shards_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Forgets all tickets, once the I/O threads are stopped. */

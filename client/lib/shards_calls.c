@@ -16,6 +16,14 @@ bool pd_shards_settle(const pd_shards *shards)
     return settles;
 }
 
+bool pd_shards_keeps_states(const pd_shards *shards, size_t number)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < shards->n; i++) any = any || shards->coupled[i];
+    return any && pd_shards_settle(shards) ? shards->coupled[number] : number == 0;
+}
+
 static int come_to_barrier(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
     (void)arg;
@@ -55,12 +63,21 @@ static uint64_t present_step(const pd_shards *shards)
     return highest;
 }
 
+/* The arguments of pd_client_sync. */
+typedef struct pd_synced {
+    uint64_t step;
+    bool confirms;
+} pd_synced;
+
 static int sync_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
-    const uint64_t *step = arg;
+    const pd_synced *synced = arg;
+    uint64_t life = shard->sync_life;
+    int rc = pd_handle_sync(shard, synced->step, err);
 
     (void)number;
-    return pd_handle_sync(shard, *step, err);
+    if (synced->confirms) shard->sync_life = life; /* it must still be that of the first answer */
+    return rc;
 }
 
 /* Gives up an earlier call that timed out, if it was for another step. */
@@ -70,6 +87,7 @@ static void forget_other_step(pd_shards *shards, uint64_t step)
         pd_client *shard = shards->at[i];
 
         if (shard->sync_step == step) continue;
+        shards->confirms = false;
         shards->over[PD_CALL_SYNC][i] = false;
         pd_io_enter(&shard->io);
         if (shard->sync != 0) pd_core_give_up(shard->core, shard->sync);
@@ -93,17 +111,29 @@ static bool have_new_lives(const pd_shards *shards)
     return found;
 }
 
+/* When the last shard has answered, an earlier one may have gone back without this worker's knowledge. So once all have
+ * answered, all are asked again. If they have the step then, in the same lives, it is durable on all, and no request to
+ * go back behind it can be under way: common_step.c. */
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
 {
+    pd_shards *shards = client->shards;
     double end = pd_handle_end(client);
-    int rc;
+    bool over = false;
 
     /* Where sets are open, a shard may never take a step that another one has: each makes a checkpoint of its own. */
-    if (step == 0 && !client->shards->open_sets) step = present_step(client->shards);
-    forget_other_step(client->shards, step);
-    do rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &step, end, err);
-    while (rc == PD_OK && have_new_lives(client->shards));
-    return rc;
+    if (step == 0 && !shards->open_sets) step = present_step(shards);
+    forget_other_step(shards, step);
+    while (!over) {
+        pd_synced synced = { step, shards->confirms };
+        bool same;
+        int rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &synced, end, err);
+
+        if (rc != PD_OK) return rc;
+        same = !have_new_lives(shards);
+        over = same && (shards->confirms || shards->open_sets);
+        shards->confirms = same && !over;
+    }
+    return PD_OK;
 }
 
 pd_client_stats pd_shards_count(const pd_shards *shards)
@@ -174,23 +204,26 @@ static size_t list_items(const pd_change *change, size_t shard, pd_item *to)
     return n;
 }
 
+/* Begins the change on a shard. Each shard must know of it, since all pushes of the next step bring its number. Where
+ * sets are open, only those of the changed fragments do, and each of these lies on one shard. */
 static int replace_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
     const pd_change *change = arg;
     pd_item *items = calloc(list_items(change, 0, NULL) + 1, sizeof *items);
     size_t n;
-    int rc;
+    int rc = PD_OK;
 
     if (items == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     n = list_items(change, number, items);
-    rc = n > 0 || change->n == 0 ? pd_core_replace(shard->core, items, n, change->number, &shard->replace, err) : PD_OK;
+    if (n > 0 || change->n == 0)
+        rc = pd_core_replace(shard->core, items, n, change->number, &shard->replace, err);
+    else if (!change->shards->open_sets)
+        rc = pd_core_replace_none(shard->core, change->number, &shard->replace, err);
     free(items);
     return rc;
 }
 
-/* Checks that the items are parameters, and that each shard has one: a shard must know of the change, whose number all
- * pushes of the next step bring. Where sets are open, those of the changed fragments bring it, and each of these lies
- * on one shard. */
+/* Checks that the items are parameters. */
 static int check_change(const pd_change *change, pd_error *err)
 {
     const pd_shards *shards = change->shards;
@@ -199,18 +232,6 @@ static int check_change(const pd_change *change, pd_error *err)
         if (change->items[i].param >= shards->n_params)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i,
                            change->items[i].param, shards->n_params);
-    for (size_t s = 0; change->n > 0 && !shards->open_sets && s < shards->n; s++) {
-        bool has = false;
-        for (size_t i = 0; !has && i < change->n; i++) {
-            const pd_sharded_param *param = &shards->params[change->items[i].param];
-            for (size_t k = 0; k < param->n; k++) has = has || shards->places[param->first + k].shard == s;
-        }
-        if (!has)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "no changed weights lie on shard %zu of %zu, which must know of the change, too: replace "
-                           "all parameters, or at least one of each shard",
-                           s, shards->n);
-    }
     return PD_OK;
 }
 

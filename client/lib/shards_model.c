@@ -63,6 +63,18 @@ static void fill(pd_sharded_param *params, pd_place *places, const pd_core *core
     }
 }
 
+/* Notes the shards that have a parameter, or a portion of one, other than model state. */
+static void find_coupled(bool *coupled, const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_declared; i++) {
+        const pd_param_record *record = &core->params[i];
+
+        if (!record->model_state && !record->cut) coupled[record->shard] = true;
+        for (size_t k = 0; !record->model_state && record->cut && k < record->n_portions; k++)
+            coupled[core->params[record->portion + k].shard] = true;
+    }
+}
+
 /* Compares the maps of all shards. */
 static int compare_maps(const pd_shards *shards, pd_error *err)
 {
@@ -104,6 +116,7 @@ int pd_shards_learn(pd_shards *shards, pd_error *err)
     params = calloc(n + 1, sizeof *params);
     places = calloc(count_places(lead->core) + 1, sizeof *places);
     if (params != NULL && places != NULL) fill(params, places, lead->core);
+    find_coupled(shards->coupled, lead->core);
     pd_io_leave(&lead->io);
     if (params == NULL || places == NULL) {
         free(params);

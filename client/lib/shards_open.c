@@ -43,7 +43,8 @@ static int start(pd_shards *shards, size_t number, pd_error *err)
 static int make_tables(pd_shards *shards, pd_error *err)
 {
     bool enough = (shards->at = calloc(shards->n, sizeof *shards->at)) != NULL &&
-                  (shards->noted = calloc(shards->n, sizeof *shards->noted)) != NULL;
+                  (shards->noted = calloc(shards->n, sizeof *shards->noted)) != NULL &&
+                  (shards->coupled = calloc(shards->n, sizeof *shards->coupled)) != NULL;
 
     for (size_t i = 0; i < PD_SHARDS_CALLS; i++)
         enough = (shards->over[i] = calloc(shards->n, sizeof *shards->over[i])) != NULL && enough;
@@ -92,6 +93,7 @@ void pd_shards_free(pd_shards *shards)
     pd_settle_box_free(shards->box);
     for (size_t i = 0; i < PD_SHARDS_CALLS; i++) free(shards->over[i]);
     free(shards->noted);
+    free(shards->coupled);
     free(shards->at);
     if (shards->done_fd >= 0) close(shards->done_fd);
     pd_bell_free(&shards->bell);
@@ -276,11 +278,12 @@ bool pd_shards_is_new(pd_shards *shards, const char *remark)
 
 int pd_shards_name(const pd_shards *shards, size_t shard, pd_error *err)
 {
+    pd_address server = pd_handle_address(shards->at[shard], NULL);
     char address[PD_ADDRESS_TEXT], text[PD_ERROR_TEXT + PD_ADDRESS_TEXT + 64];
     const char *colon = strncmp(err->text, "waited ", 7) == 0 ? strstr(err->text, ": ") : NULL;
     int head = colon != NULL ? (int)(colon + 2 - err->text) : 0;
 
-    pd_address_text(&shards->at[shard]->urls[0], address);
+    pd_address_text(&server, address);
     snprintf(text, sizeof text, "%.*sshard %zu (%s): %s", head, err->text, shard, address, err->text + head);
     snprintf(err->text, sizeof err->text, "%.*s", PD_ERROR_TEXT - 1, text);
     return err->code;

@@ -232,34 +232,38 @@ static int share_options(pd_many_pushes *push, const pd_push_options *options, p
     return PD_OK;
 }
 
-/* Returns the part that pushes to a shard; SIZE_MAX: none does. any: to any shard. */
-static size_t find_push(const pd_joined *joined, size_t shard, bool any)
+/* Returns the part that pushes to a shard; SIZE_MAX: none does. */
+static size_t find_push(const pd_joined *joined, size_t shard)
 {
     for (size_t p = 0; p < joined->n_parts; p++)
-        if ((any || joined->parts[p].shard == shard) && pd_method_pushes(joined->parts[p].method)) return p;
+        if (joined->parts[p].shard == shard && pd_method_pushes(joined->parts[p].method)) return p;
     return SIZE_MAX;
 }
 
 /* Chooses the part with which the worker state goes. It must come to its shard before a gradient of its step, without
- * which the step does not close: then a checkpoint of the step has it. So it goes to shard 0, or with a push that has
- * no gradient for that one to the first shard that gets one. Where the steps of shards do not wait for each other it
- * goes to shard 0 alone. Other shards that have a state of this step get the new one, too. */
+ * which the step does not close: then a checkpoint of the step has it. So it goes to the first shard that keeps worker
+ * states and gets a gradient. If none gets one, it goes to the first that keeps them. Other shards that have a state of
+ * this step get the new one, too. */
 static void place_state(pd_many_pushes *push, const pd_split *split, const pd_push_options *options)
 {
     const pd_shards *shards = push->shards;
     pd_joined *joined = push->joined;
-    bool settles = pd_shards_settle(shards);
+    size_t first = shards->n;
 
-    push->home = find_push(joined, 0, false);
+    push->home = SIZE_MAX;
     if (options->worker_state_bytes == 0) return;
     for (size_t i = 0; i < split->n; i++) {
         uint64_t step = lowest_step(shards, &shards->params[split->items[i].param]) + 1;
         if (step > push->step) push->step = step;
     }
-    if (push->home == SIZE_MAX && settles) push->home = find_push(joined, 0, true);
-    if (push->home == SIZE_MAX) pd_joined_part(joined, 0, PD_NOTE);
-    for (size_t i = 0; settles && push->home != SIZE_MAX && i < shards->n; i++)
-        if (shards->noted[i] == push->step && find_push(joined, i, false) == SIZE_MAX)
+    for (size_t i = 0; push->home == SIZE_MAX && i < shards->n; i++) {
+        if (!pd_shards_keeps_states(shards, i)) continue;
+        if (first == shards->n) first = i;
+        push->home = find_push(joined, i);
+    }
+    if (push->home == SIZE_MAX) pd_joined_part(joined, first, PD_NOTE);
+    for (size_t i = 0; push->home != SIZE_MAX && i < shards->n; i++)
+        if (pd_shards_keeps_states(shards, i) && shards->noted[i] == push->step && find_push(joined, i) == SIZE_MAX)
             pd_joined_part(joined, i, PD_NOTE);
 }
 
@@ -309,7 +313,7 @@ static int queue(const pd_many_pushes *push, pd_part *part, size_t p, pd_error *
 
     pd_io_enter(&shard->io);
     if (part->method == PD_PULL)
-        rc = pd_core_pull(shard->core, part->items, part->n, 0, &part->ticket, err);
+        rc = pd_core_pull(shard->core, part->items, part->n, 0, options->form, &part->ticket, err);
     else if (part->method == PD_NOTE)
         rc = pd_core_put_worker_state(shard->core, push->step, options->worker_state, options->worker_state_bytes,
                                       &part->ticket, err);
@@ -387,7 +391,8 @@ int pd_shards_push(pd_client *client, unsigned method, pd_item *items, size_t n,
     return rc;
 }
 
-int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
+int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                   pd_ticket_id *ticket, pd_error *err)
 {
     pd_shards *shards = client->shards;
     pd_split split = { .shards = shards, .method = PD_PULL, .items = items, .n = n };
@@ -402,7 +407,7 @@ int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_ste
         pd_client *shard = shards->at[part->shard];
 
         pd_io_enter(&shard->io);
-        pd_core_pull(shard->core, part->items, part->n, min_step, &part->ticket, &joined->error);
+        pd_core_pull(shard->core, part->items, part->n, min_step, form, &part->ticket, &joined->error);
         pd_io_leave(&shard->io);
         if (joined->error.code != PD_OK) name_end(shards, part->shard, &joined->error, NULL);
     }

@@ -56,6 +56,11 @@ static void on_released(void *arg, pd_published *published)
     daemon->mail.released = published;
 }
 
+static void on_asks(void *arg, pd_request *request)
+{
+    pd_loop_post(arg, request);
+}
+
 /* Returns a message of the step thread as an effect. Asserts that no effect was lost, and that effects arrive in the
  * order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
@@ -204,7 +209,7 @@ void pd_conversation_tick(pd_daemon *daemon)
 static int make_parts(pd_daemon *daemon)
 {
     pd_version_table_user user = {
-        .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released
+        .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released, .asks = on_asks
     };
 
     daemon->table.capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;

@@ -1,5 +1,6 @@
 /* version_table.h - the version table: what the step thread has published of every parameter, and the requests that
- * wait for it. It answers a push when its round has closed, and a pull when the weights are new enough.
+ * wait for it. It answers a push when its round has closed, and a pull when the weights are new enough. A pull that
+ * wants the weights to evaluate with then waits until the step thread has computed them.
  *
  * Runs on the loop thread. The version table has one entry per parameter of every job. An entry has the number of
  * closed rounds, the outcome of the last round, the last published weights, and the waiters.
@@ -33,7 +34,10 @@ typedef struct pd_waiter {
     uint64_t step, version;  /* answer: number of rounds that the parameter has closed; version of the weights, which is
                               * the step that produced them */
     pd_published *published; /* answer to a pull: a reference to the published version that is sent */
-    bool updates;            /* answer to a pull: the update of the step is sent instead of the weights */
+    /* request for the weights to evaluate with, while it is not posted; only of a wait with `evaluates` set. NULL: it
+     * is posted, or another waiter's serves this one, too */
+    pd_request *ask;
+    bool updates;   /* answer to a pull: the update of the step is sent instead of the weights */
     pd_reason *why; /* answer to a push whose step was refused: a reference to the text with the reason, or NULL */
     pd_scalar_means *scalars; /* answer: a reference to the averages of the scalars that workers sent
                                * for the last round; NULL: they sent none */
@@ -44,6 +48,7 @@ struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
     uint64_t pushed;  /* of a push: the step that it is for; `step` may become a later one */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
+    bool evaluates;   /* its pulls get the weights to evaluate with: each of their pieces has `ask` */
     bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
     pd_filed filed;   /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
@@ -74,6 +79,8 @@ typedef struct pd_version_table_user {
     /* Called with a published version that the version table no longer uses. The callback returns it to the store,
      * which reuses its memory. */
     void (*released)(void *arg, pd_published *published);
+    /* Called with a request to the store for weights to evaluate with. The callback posts it, and owns it. */
+    void (*asks)(void *arg, pd_request *request);
 } pd_version_table_user;
 
 /* Makes a version table without entries. Returns NULL if out of memory. In the functions below, `number` is the number
@@ -110,7 +117,8 @@ uint32_t pd_version_table_leader(const pd_version_table *versions, uint32_t numb
 void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
-/* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. */
+/* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. Does
+ * not look at `evaluates`. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);
 
 /* Puts a request on the version table, where its pieces wait for their parameters, which must have entries. Returns

@@ -107,6 +107,17 @@ typedef struct pd_unit {
     const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
+/* The arguments of a readout: a range of elements [first, first + n) of a parameter between two steps. All pointers are
+ * borrowed for the call. */
+typedef struct pd_readout {
+    const pd_plan *plan;
+    const double *hyper; /* the hyperparameters as declared */
+    float *const *slot;  /* slot[i] points to all elements of the slot plan->slots[i]; NULL if the slot is coded */
+    int64_t first, n;
+    const float *weights; /* the weights of the range, as the last step left them */
+    float *out;           /* receives the weights of the range to evaluate with; not `weights` */
+} pd_readout;
+
 /* A phase of a step. Static data, part of the optimizer's table. */
 typedef struct pd_phase {
     const char *name; /* for example "update" */
@@ -215,6 +226,9 @@ struct pd_optimizer_ops {
      * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
      * together; elsewhere only that one step fails.) */
     bool counts_by_group;
+    /* With counts_by_group: returns whether the counter advances as well in a step in which none of the parameters has
+     * a gradient. A step that is skipped, because a gradient is not finite, never counts. NULL: it does not advance. */
+    bool (*counts_empty)(const double *hyper);
     /* Whether workers push values of the parameter, for instance running means, and not gradients. The job takes the
      * mean of these values, whatever its option `aggregate` says (with weighted_mean: a weighted mean). Clipping by the
      * global norm does not change them. */
@@ -238,6 +252,9 @@ struct pd_optimizer_ops {
     /* Returns an element type in which the change of the weights (pd_unit.update) can be given without rounding; 0:
      * with these hyperparameters there is none. NULL: the optimizer does not give the change of the weights. */
     pd_dtype (*update_dtype)(const double *hyper);
+    /* Computes the weights to evaluate with, for an optimizer whose weights between two steps are others. NULL: they
+     * are the same. */
+    void (*readout)(const pd_readout *readout);
 };
 
 /* Returns 1, the grain of optimizers that are element-wise. */

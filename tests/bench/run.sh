@@ -104,6 +104,8 @@ replay_psgd  | of the traces ok, here; a daemon would draw its own probes | >= 1
     figure_replay_folder GOLDEN/psgd
 replay_soap  | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/soap
 replay_kl_methods | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/kl_methods
+replay_meta_head | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_head
+replay_meta_soap | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_soap
 replay_meta_kl | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_kl
 replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/trax_average
 first_order_bandwidth | of the bytes per second of a triad | >= 0.85 | kernel | figure_first_order_bandwidth

@@ -100,6 +100,7 @@ TEST(so_do_other_settings_of_the_optimizers)
         "* adam amsgrad=yes",
         "* delayed_nesterov period=3 lr=0.7",
         "* ademamix alpha=8 alpha_warmup=4",
+        "* schedule_free inner_momentum=0.9",
         "* mars gamma=1",
         "* adamw hyperball=yes",
         "* shampoo hyperball=yes precondition_frequency=1 grafting_config=SGD",

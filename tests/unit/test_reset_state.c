@@ -78,6 +78,7 @@ TEST(a_reset_state_is_that_of_a_new_job_and_weights_stay)
         "* delayed_nesterov period=4",
         "* ademamix",
         "* mars",
+        "* schedule_free",
         "* sgd momentum=0.9 hyperball=yes",
         "* muon normuon=yes",
         "* scalable_shampoo block_size=8 best_effort_memory_usage_reduction=yes preconditioning_compute_steps=1",

@@ -8,6 +8,8 @@
 #include "shard_servers.h"
 #include "shards.h"
 
+WITH_THREADS();
+
 /* Three shards. "bias" lies whole on shard 2, "kernel" on shard 0, "table" is cut: 300 elements on shard 1, 500 on
  * shard 0, 200 on shard 1. */
 enum { BIAS, KERNEL, TABLE, N, SHARDS = 3, MOST = 1000 };
@@ -66,12 +68,17 @@ static void init(worker *w)
     if (pd_client_init(w->client, weights, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
-static void set_up(worker *w)
+static void set_up_with(worker *w, const pd_client_param *list)
 {
     w->servers = shard_servers_start(SHARDS, places, N);
     open_client(w);
-    declare(w, params);
+    declare(w, list);
     init(w);
+}
+
+static void set_up(worker *w)
+{
+    set_up_with(w, params);
 }
 
 static void tear_down(worker *w)
@@ -381,6 +388,60 @@ TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, worke
     w->client->shards->at[0]->core->settles = false;
 }
 
+/* Pushes all parameters of step 1 with a worker state. Returns its step, as the worker gets it back. */
+static uint64_t give_state(worker *w)
+{
+    pd_push_options options = { .worker_state = "place", .worker_state_bytes = 5 };
+    size_t bytes;
+    uint64_t at;
+    char state[8];
+    pd_error err;
+
+    w->client->shards->at[0]->core->settles = true;
+    assert_int_equal(step(w, 1, &options, &err), PD_OK);
+    assert_int_equal(pd_client_worker_state(w->client, state, sizeof state, &bytes, &at, &err), PD_OK);
+    w->client->shards->at[0]->core->settles = false;
+    return at;
+}
+
+/* Opens a client whose parameters are model state, except the first `others`. */
+static void set_up_model_state(worker *w, size_t others)
+{
+    pd_client_param list[N];
+
+    memcpy(list, params, sizeof list);
+    for (size_t p = others; p < N; p++) list[p].model_state = true;
+    set_up_with(w, list);
+}
+
+TEST(a_shard_of_model_state_alone_has_no_worker_states)
+{
+    static worker w;
+    size_t home = places[BIAS].shard;
+
+    set_up_model_state(&w, BIAS + 1);
+    assert_int_equal(give_state(&w), 1);
+    for (size_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(w.servers->at[s].came[PD_NOTE], s == home);
+        assert_int_equal(w.servers->at[s].came[PD_RECALL], s == home);
+    }
+    tear_down(&w);
+}
+
+/* Each shard goes on and back alone, so the worker state of another one would be of other steps. */
+TEST(where_all_is_model_state_shard_0_has_the_worker_states)
+{
+    static worker w;
+
+    set_up_model_state(&w, 0);
+    assert_int_equal(give_state(&w), 1);
+    for (size_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(w.servers->at[s].came[PD_NOTE], s == 0);
+        assert_int_equal(w.servers->at[s].came[PD_RECALL], s == 0);
+    }
+    tear_down(&w);
+}
+
 TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, worker *w)
 {
     static const int expected[SHARDS] = { 1, 0, 0 };
@@ -397,7 +458,7 @@ TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, worker *w
     assert_int_equal(pd_client_leave(w->client, &err), PD_OK);
     for (size_t s = 0; s < SHARDS; s++) {
         assert_int_equal(w->servers->at[s].came[PD_BARRIER], expected[s]);
-        assert_int_equal(w->servers->at[s].came[PD_CHECKPOINT], 1);
+        assert_int_equal(w->servers->at[s].came[PD_CHECKPOINT], 2); /* the second one confirms the first */
         assert_int_equal(w->servers->at[s].came[PD_LEAVE], 1);
     }
     assert_int_equal(step(w, 3, NULL, &err), PD_FAILED_PRECONDITION);
@@ -415,8 +476,22 @@ TEST(replaced_weights_go_to_all_shards, worker *w)
     take_step(w, 2);
     expect_weights(w);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 77);
-    assert_int_equal(pd_client_replace(w->client, w->items, 2, 78, &err), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "no changed weights lie on shard 1"));
+}
+
+TEST(all_shards_learn_of_a_change_on_one, worker *w)
+{
+    int before[SHARDS];
+    pd_error err;
+
+    take_step(w, 1);
+    for (size_t s = 0; s < SHARDS; s++) before[s] = w->servers->at[s].came[PD_INIT];
+    w->weights[BIAS][0] = w->expected[BIAS][0] = 5;
+    assert_int_equal(pd_client_replace(w->client, &w->items[BIAS], 1, 78, &err), PD_OK);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].came[PD_INIT], before[s] + 1);
+    take_step(w, 2);
+    expect_weights(w);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 78);
+    assert_int_equal(pd_client_replace(w->client, w->items, 0, 79, &err), PD_INVALID_ARGUMENT);
 }
 
 TEST(notes_buffers_counts_and_random_numbers_are_those_of_one_handle, worker *w)
@@ -554,7 +629,48 @@ TEST(a_step_that_a_shard_has_lost_meanwhile_is_asked_for_again, worker *w)
     cut(&at[0]);
     w->client->slice = patient(20);
     assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
-    assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 2);
+    assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 3);
+}
+
+/* A shard goes back after it has answered, and before the last one has. The worker learns that with the next answer. */
+TEST(a_durable_step_counts_once_all_shards_have_confirmed_it, worker *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    take_step(w, 1);
+    atomic_store(&at[0].ignores, PD_CHECKPOINT);
+    w->client->slice = 0.05;
+    while (atomic_load(&at[1].came[PD_CHECKPOINT]) == 0 || atomic_load(&at[2].came[PD_CHECKPOINT]) == 0)
+        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
+    atomic_store(&at[1].ignores, PD_CHECKPOINT);
+    atomic_store(&at[0].ignores, PD_METHODS);
+    cut(&at[0]);
+    while (atomic_load(&at[1].came[PD_CHECKPOINT]) == 1)
+        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
+    go_back(&at[1]);
+    atomic_store(&at[1].ignores, PD_METHODS);
+    w->client->slice = patient(20);
+    assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
+    for (size_t s = 0; s < SHARDS; s++) assert_in_range(atomic_load(&at[s].came[PD_CHECKPOINT]), 4, 6);
+}
+
+TEST(a_worker_leaves_shards_that_answer_at_different_times, worker *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    atomic_store(&at[0].ignores, PD_LEAVE);
+    w->client->slice = 0.05;
+    while (atomic_load(&at[1].came[PD_LEAVE]) == 0 || atomic_load(&at[2].came[PD_LEAVE]) == 0)
+        assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
+    atomic_store(&at[0].ignores, PD_METHODS);
+    cut(&at[0]);
+    w->client->slice = patient(20);
+    assert_int_equal(pd_client_leave(w->client, &err), PD_OK);
+    assert_int_equal(atomic_load(&at[1].came[PD_LEAVE]), 1);
+    assert_int_equal(step(w, 1, NULL, &err), PD_FAILED_PRECONDITION);
 }
 
 /* ---- without a handle that is open ---- */

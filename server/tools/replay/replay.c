@@ -89,6 +89,7 @@ static int read_recipe(pd_recipe *recipe, pd_trace *trace, pd_error *err)
     if (pd_recipe_knows(trace->system)) rc = pd_trace_config(trace, &config, err);
     if (rc == PD_OK) rc = pd_recipe_read(recipe, trace->system, config, err);
     if (rc == PD_OK) rc = pd_trace_check(trace, err);
+    if (rc == PD_OK && pd_trace_meta(trace, "inject_steps") != NULL) rc = pd_recipe_take_bases(recipe, err);
     if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, err);
     if (rc != PD_OK || strcmp(trace->system, "psgd_torch") != 0) return rc;
     rc = pd_trace_json(trace, "updated_steps", JSON_ARRAY, &updated, err);
