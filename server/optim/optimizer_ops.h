@@ -226,8 +226,8 @@ struct pd_optimizer_ops {
      * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
      * together; elsewhere only that one step fails.) */
     bool counts_by_group;
-    /* With counts_by_group: returns whether the counter advances as well in a step in which none of the parameters has a
-     * gradient. A step that is skipped, because a gradient is not finite, never counts. NULL: it does not advance. */
+    /* With counts_by_group: returns whether the counter advances as well in a step in which none of the parameters has
+     * a gradient. A step that is skipped, because a gradient is not finite, never counts. NULL: it does not advance. */
     bool (*counts_empty)(const double *hyper);
     /* Whether workers push values of the parameter, for instance running means, and not gradients. The job takes the
      * mean of these values, whatever its option `aggregate` says (with weighted_mean: a weighted mean). Clipping by the

@@ -93,6 +93,10 @@ RULES = [
             swaps={"90000": "200", "5000": "11"}),
     Example(OPTIM, "* ademamix lr=1e-3 alpha=8 alpha_warmup=90000 beta3_warmup=90000 weight_decay=0.01",
             swaps={"90000": "200"}),
+    Example(OPTIM, "* schedule_free lr=2.5e-3 warmup_steps=1000 betas=(0.95, 0.999) weight_decay=0.01",
+            swaps={"1000": "20"}),
+    Example(OPTIM, "* gpa lr=1e-3 weight_decay=0.1 train_interp_coeff=0.7 eval_interp_coeff=0.9967",
+            swaps={"0.9967": "0.8"}),
     Example(OPTIM, "* mars lr=3e-3 weight_decay=0.01 lr_1d=1e-3 weight_decay_1d=0.01"),
     Example(OPTIM, ("wte.* adamw lr=1e-3 weight_decay=0.1",
                     "* muon lr=0.02 weight_decay=0.1 adam_lr=1e-3 adam_weight_decay=0.1")),
@@ -128,6 +132,9 @@ RULES = [
     Example(OPTIM, "* shampoo lr=1e-3 betas=0.9,0.95 epsilon=1e-3 use_merge_dims=no inv_root_override=2 "
             "precondition_frequency=10 preconditioner_config=RootInvKLShampoo preconditioner_config.normalize=yes "
             "grafting_config=Adam"),
+    Example(OPTIM, "* shampoo semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo lr=1e-2 betas=0.9,0.95 "
+            "epsilon=1e-8 precondition_frequency=10 target_parameter_dimensionality=inf max_preconditioner_dim=128",
+            against=1e-2),
     Example(OPTIM, "* soap lr=1e-2 block_size=128", against=1e-2),
     Example(OPTIM, "* kl_shampoo lr=1e-2 shampoo_beta=0.9 block_size=128", against=1e-2),
     Example(OPTIM, "* adafactor learning_rate=0.05 beta1=0.9 factor_map=['.*/attention/':(BATCH,ROW,COLUMN), "

@@ -73,7 +73,8 @@ int pd_recipe_declare_updates(pd_recipe *recipe, const json_t *steps, int64_t n,
  * text. NULL: out of memory. */
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank);
 /* Returns the hyperparameters of a group of parameters that are not the defaults as the text of a rule, which a worker
- * sends for the parameters that match `glob`, such as "* sgd lr=0.1 momentum=0.9". The caller frees the text. NULL: out of memory. */
+ * sends for the parameters that match `glob`, such as "* sgd lr=0.1 momentum=0.9". The caller frees the text. NULL: out
+ * of memory. */
 char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob);
 
 #endif
