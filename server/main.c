@@ -155,6 +155,8 @@ static void on_loading(process *p, uint64_t now)
     if (waits_as_spare(p)) {
         if (!p->waited) pd_notify("READY=1\nSTATUS=spare: waits for a shard without owner");
         p->waited = true;
+    } else if (p->takeover.cluster != NULL && pd_cluster_place(p->takeover.cluster) == PD_PLACE_ASKS) {
+        pd_notify("STATUS=waiting for the engine (cluster.engine)\nEXTEND_TIMEOUT_USEC=30000000");
     } else if (p->stop_by_ms == 0) {
         pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
     }

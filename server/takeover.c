@@ -113,7 +113,7 @@ int pd_takeover_begin(pd_takeover *t, const pd_config *config, pd_daemon *daemon
     *t = (pd_takeover){ .config = config, .daemon = daemon, .stops = stops, .lock.lock = -1 };
     if (!is_given(config->cluster.engine)) return PD_OK;
     (void)gethostname(host, sizeof host - 1);
-    snprintf(t->process, sizeof t->process, "%s:%ld", host, (long)getpid());
+    snprintf(t->process, sizeof t->process, "%s-%08x", host, (unsigned)cluster.process_number);
     cluster.process = t->process;
     if ((rc = make_urls(t, err)) != PD_OK || (rc = read_files(t, err)) != PD_OK) return rc;
     cluster.url = t->urls.url;
@@ -303,6 +303,7 @@ void pd_takeover_end(pd_takeover *t)
 {
     leaving l = { t->cluster, pd_clock_ns() + LEAVE_MS * UINT64_C(1000000) };
 
+    if (t->daemon == NULL) return; /* pd_takeover_begin was not called */
     if (t->cluster != NULL) {
         pd_cluster_leave(t->cluster);
         pd_daemon_wait(t->daemon, has_left, &l);

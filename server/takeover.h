@@ -46,7 +46,8 @@ int pd_takeover_begin(pd_takeover *t, const pd_config *config, pd_daemon *daemon
  * to stop. PD_FAILED_PRECONDITION: the shard is this daemon's own, but its state directory has an older state of it.
  * Other errors are those of pd_daemon_listen and pd_state_dir_open. */
 int pd_takeover_wait(pd_takeover *t, pd_error *err);
-/* Removes the key of a spare from the engine, for which it waits a second at most, and frees all. */
+/* Removes the key of a spare from the engine, for which it waits a second at most, and frees all. Accepts a zeroed
+ * struct. */
 void pd_takeover_end(pd_takeover *t);
 /* Reads the files that the configuration names for the engine, and checks its addresses. */
 int pd_takeover_check(const pd_config *config, pd_error *err);

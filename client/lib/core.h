@@ -269,6 +269,7 @@ typedef struct pd_core_link_state {
 /* How the handle has ended. `lost` allows the recovery recreate, `gone_back` the recovery rewind. */
 typedef struct pd_core_ending {
     pd_error error; /* PD_OK: it has not ended */
+    bool left;      /* the worker has left the job */
     bool lost;      /* the server no longer has the job */
     bool gone_back; /* the server has gone back to an earlier step */
 } pd_core_ending;
@@ -401,6 +402,7 @@ typedef struct pd_core {
     uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
     bool replays, fresh, settles;
+    uint64_t durable; /* the durable step of that answer: progress.durable may be newer */
     uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
     uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

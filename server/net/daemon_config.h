@@ -64,7 +64,7 @@ typedef struct pd_daemon_limits {
 
 /* Functions of the process around the daemon, which the daemon calls. All but `log` get `arg`. */
 typedef struct pd_daemon_hooks {
-    uint64_t (*busy_ns)(void *arg); /* returns for how many ns the step thread has worked on its present turn. NULL:
+    uint64_t (*busy_ns)(void *arg);  /* returns for how many ns the step thread has worked on its present turn. NULL:
                                      * that is not known */
     bool (*mirror_is_up)(void *arg); /* returns whether the mirror of the state directory gets what is durable. NULL:
                                       * there is no mirror */

@@ -223,7 +223,7 @@ static const pd_key keys[] = {
     { "cluster", "shard", PD_KEY_COUNT, AT(cluster.shard), "0", 0, PD_MAX_SHARDS - 1,
       .help = "number of the shard that this daemon owns. If another daemon owns it, this one is a spare" },
     { "cluster", "shards", PD_KEY_COUNT, AT(cluster.shards), "1", 1, PD_MAX_SHARDS,
-      .help = "number of shards of the cluster, the same for all its daemons" },
+      .help = "number of shards of the cluster, the same for all its daemons; a spare learns it from the others" },
     { "cluster", "spare", PD_KEY_YES_NO, AT(cluster.spare), "no",
       .help = "this daemon owns no shard at first: it takes over one whose owner is gone, if it can get the shard's "
               "state" },

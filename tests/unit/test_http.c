@@ -201,18 +201,36 @@ TEST(a_job_that_has_ended_has_no_figures, scene *s)
     assert_null(s->daemon->figures.first);
 }
 
+static bool is_down(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+TEST(a_daemon_without_a_mirror_has_no_metric_of_one, scene *s)
+{
+    take_step(s);
+    ask(s, GET("/metrics"));
+    assert_null(strstr(body(), "\nparamd_mirror"));
+    s->daemon->config.hooks.mirror_is_up = is_down;
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_mirror_up 0\n"));
+    assert_non_null(strstr(body(), "\nparamd_mirror_lag_steps{job=\"j\"} 0\n"));
+}
+
 TEST(every_metric_of_the_table_has_samples, scene *s)
 {
     char text[160];
     const char *name, *all;
 
+    s->daemon->config.hooks.mirror_is_up = is_down;
     take_step(s);
     ask(s, GET("/metrics"));
     all = body();
     for (size_t i = 0; (name = pd_metrics_name(i)) != NULL; i++) {
         if (strcmp(name, "checkpoint_last_success_timestamp_seconds") == 0 || strcmp(name, "scalar") == 0 ||
             strcmp(name, "job_shard_info") == 0 || strncmp(name, "cluster_", 8) == 0 ||
-            strncmp(name, "mirror_", 7) == 0)
+            strncmp(name, "mirror", 6) == 0)
             continue; /* the job has none; the daemon has neither engine nor mirror */
         snprintf(text, sizeof text, "\nparamd_%s", name);
         if (strstr(all, text) == NULL) fail_msg("no sample of %s", name);
@@ -262,7 +280,7 @@ TEST(a_daemon_of_a_cluster_tells_its_tenure_its_lease_and_the_table, scene *s)
     cluster = owner(model, &client);
     s->daemon->cluster = cluster;
     ask(s, GET("/metrics"));
-    assert_non_null(strstr(body(), "\nparamd_cluster_lease_remaining_seconds 8\n"));
+    assert_non_null(strstr(body(), "\nparamd_cluster_lease_remaining_seconds 7.9\n"));
     assert_non_null(strstr(body(), "\nparamd_cluster_tenure 3\n"));
     assert_non_null(strstr(body(), "\nparamd_cluster_engine_up 1\n"));
     ask(s, GET("/jobs.json"));

@@ -7,6 +7,8 @@
 #include "daemon_process.h"
 #include "probe.h"
 
+WITH_THREADS();
+
 typedef enum manner { ANSWERS, HANGS_UP, SILENT } manner;
 
 typedef struct peer_of_test {
