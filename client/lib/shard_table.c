@@ -68,13 +68,13 @@ static uint64_t draw(pd_shard_table *table, uint64_t below)
     return (table->random >> 32) % below;
 }
 
-void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns)
+void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd)
 {
     uint64_t due;
 
     pthread_mutex_lock(&table->lock);
     if (atomic_load(&table->due_ns) == UINT64_MAX) {
-        due = now_ns + draw(table, JITTER_NS);
+        due = now_ns + (crowd ? draw(table, JITTER_NS) : 0);
         atomic_store(&table->due_ns, due > table->next_ns ? due : table->next_ns);
         wake_all(table);
     }
