@@ -65,7 +65,7 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
  *     because it is in float64.
  *   - Eigendecomposition: 8 products, and one to assemble the root. In float64: 12 and two.
  *   - Tracked eigenbasis: 5.
- *   - QR iterations (one is assumed): 7.
+ *   - QR iterations (one is assumed): 9.
  *   - Coupled Newton in float32: 15 steps with full products.
  *   - Higher order (order 3 is assumed): 12 steps with two more products each. */
 double pd_root_flops(pd_root_method method, int64_t n, int p)
@@ -78,7 +78,7 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
     case PD_ROOT_EIGH: return (8 + 1) * product;
     case PD_ROOT_EIGH64: return (12 + 2) * product;
     case PD_ROOT_TRACKED: break;
-    case PD_ROOT_QR: return 7 * product;
+    case PD_ROOT_QR: return 9 * product;
     case PD_ROOT_COUPLED: return 15 * powers * product;
     case PD_ROOT_HIGHER_ORDER: return 12 * (powers + 2) * product;
     }

@@ -1,5 +1,4 @@
-/* root_qr.c - computes roots from the eigenvectors that QR iterations reach. The basis of the last root is the first one
- * of the next, so one iteration is enough where the matrix changes little. */
+/* root_qr.c - computes roots from the eigenvectors that QR iterations reach, beginning with those of the last root. */
 #include <math.h>
 #include <stdlib.h>
 

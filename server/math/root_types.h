@@ -32,8 +32,8 @@ typedef enum pd_root_method {
     /* Eigendecomposition in float32 that reuses the eigenvectors of the last decomposition as long as the error stays
      * small, and decomposes anew if it is too large. */
     PD_ROOT_TRACKED,
-    /* Eigendecomposition by QR iterations in float32 from the last eigenvectors, as in Meta's matrix_functions.py. It is
-     * not run to its end: the eigenvalues are those of the basis that was reached (pd_eigenbasis_iterate). */
+    /* Eigendecomposition by QR iterations in float32 from the last eigenvectors, as in Meta's matrix_functions.py. It
+     * is not run to its end: the eigenvalues are those of the basis that was reached (pd_eigenbasis_iterate). */
     PD_ROOT_QR,
     /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge is epsilon itself. Negative
      * eigenvalues are not raised to 0. The root is that of the last iteration, even if the iteration did not converge;
@@ -109,8 +109,9 @@ typedef struct pd_root_report {
      *   - higher order: max |(A + ridge I) X^p - I| with the X of q = 1.
      *   - computed element by element: 0.
      *   - qr: what is left off the diagonal of A in the last basis: its norm over that of A.
-     *   - exponent that is not 1 / p for a whole p, and pseudo-inverses: |Q' L Q v - A v| / (|v| max |L|), the residual of the decomposition
-     *     A = Q' L Q. L is diagonal with the eigenvalues, Q has the eigenvectors as rows, and Q' is its transpose.
+     *   - exponent that is not 1 / p for a whole p, and pseudo-inverses: |Q' L Q v - A v| / (|v| max |L|), the residual
+     *     of the decomposition A = Q' L Q. L is diagonal with the eigenvalues, Q has the eigenvectors as rows, and Q'
+     *     is its transpose.
      *   - all others: |X^a (A + ridge I) X^b v - v| / |v|, with a = p / 2 rounded down and b = p - a.
      *
      * The last two use a fixed pseudo-random vector v. The last one takes p + 1 matrix-vector products. (pd_basis_check

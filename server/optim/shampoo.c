@@ -14,12 +14,22 @@
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
+ * semantics=2026 is Meta's release of August 2026. Its R begin as the identity, and without a graft they are used from
+ * the first step on. Dimensions are merged from the last one, steps without gradients count, each dimension may have an
+ * exponent of its own, and R may be a pseudo-inverse. With preconditioner_config=EigenvalueCorrectedShampoo (SOAP) a
+ * task computes the eigenvectors Q_k of L_k, and V is kept in their bases:
+ *
+ *     V   <- beta2 V + (1 - beta2) (G rotated into the bases)^2
+ *     P   =  D rotated into the bases, over (V / c2)^e + epsilon, rotated out of them
+ *
+ * The other classes have no factors: P is D orthogonalized, its signs, or graft(D).
+ *
  * preconditioner_config=RootInvKLShampoo is Meta's KL-Shampoo (2026): the block of G that is contracted is multiplied
  * by the R of all dimensions but k before, and the R begin as the identity. It has no 1/n; `normalize` adds it.
  *
  * |X| is the norm of X. If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. t is the
  * number of the step, which the parameters of a step group count together. r is inv_root_override, or by default twice
- * the number of dimensions. All state begins at zero, the roots too.
+ * the number of dimensions. All state begins at zero, in 2024 the roots, too.
  *
  * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. It has second moments of its own in the
  * state. partition.h merges dimensions, and defines the blocks and their order.

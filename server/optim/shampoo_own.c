@@ -1,5 +1,5 @@
-/* shampoo_own.c - decides which dimensions of a parameter's blocks have factors in the optimizer shampoo, and with which
- * exponents: merged dimensions, and the texts inverse_exponent_override and ignored_basis_change_dims. */
+/* shampoo_own.c - decides which dimensions of a parameter's blocks have factors in the optimizer shampoo, and with
+ * which exponents: merged dimensions, and the texts inverse_exponent_override and ignored_basis_change_dims. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -69,6 +69,7 @@ int pd_shampoo_read_exponents(const char *text, double (*exponent)[PD_MAX_RANK],
 
     for (int order = 0; order < ROOT_ORDERS; order++)
         for (int d = 0; d < PD_MAX_RANK; d++) exponent[order][d] = NAN;
+    if (*text == '\0') return PD_OK;
     rc = pd_pairs_read(&pairs, text, err);
     for (size_t i = 0; rc == PD_OK && i < pairs.n; i++) {
         int order = read_index(pairs.at[i].key, PD_MAX_RANK);
@@ -103,6 +104,7 @@ int pd_shampoo_read_ignored(const char *text, unsigned *ignored, pd_error *err)
     int rc;
 
     for (int order = 0; order < ROOT_ORDERS; order++) ignored[order] = 0;
+    if (*text == '\0') return PD_OK;
     rc = pd_pairs_read(&pairs, text, err);
     for (size_t i = 0; rc == PD_OK && i < pairs.n; i++) {
         int order = read_index(pairs.at[i].key, PD_MAX_RANK);

@@ -119,8 +119,8 @@ typedef struct shampoo_own {
     bool may_be_cut; /* portions of the parameter have the blocks that it has */
 } shampoo_own;
 
-/* Reads the texts inverse_exponent_override and ignored_basis_change_dims. exponent[o][d] gets the exponent of dimension
- * d in blocks of o dimensions; NAN: the default. Bit d of ignored[o] is set if the dimension is not rotated.
+/* Reads the texts inverse_exponent_override and ignored_basis_change_dims. exponent[o][d] gets the exponent of
+ * dimension d in blocks of o dimensions; NAN: the default. Bit d of ignored[o] is set if the dimension is not rotated.
  * PD_INVALID_ARGUMENT: the text is not such a list. PD_NO_MEMORY. */
 int pd_shampoo_read_exponents(const char *text, double (*exponent)[PD_MAX_RANK], pd_error *err);
 int pd_shampoo_read_ignored(const char *text, unsigned *ignored, pd_error *err);

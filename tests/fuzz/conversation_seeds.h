@@ -326,8 +326,8 @@ static const uint8_t returning[] = {
 };
 #define PLACES(shards, own, tenure) (uint8_t)((shards) | ((own) + 1) << 2 | (tenure) << 4)
 #define FOLLOWS 0x80                    /* TABLE: the next Hello follows its shard */
-/* A worker names one daemon of two shards, and asks for the table. Another one is shard 1, which has moved when it comes
- * again: it knows a newer owner, or follows a shard that is not here. It hears of each change. */
+/* A worker names one daemon of two shards, and asks for the table. Another one is shard 1, which has moved when it
+ * comes again: it knows a newer owner, or follows a shard that is not here. It hears of each change. */
 static const uint8_t moving[] = {
     PD_HELLO, 2, WORKER(0, 0, 1), PLAIN, 0,  PD_SHARDS, 2,
     TABLE, 0, PLACES(2, 1, 3), FOLLOWS,  PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_SHARDS, 0,  CLOSE, 0,

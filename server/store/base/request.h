@@ -406,6 +406,7 @@ typedef struct pd_request {
             char *job_name;   /* name of the job, from an operator; NULL: the job of the worker who asks */
             uint64_t step;    /* step of the checkpoint */
             uint64_t life;    /* the job's life (pd_job.life) that is meant; 0: any, from an operator */
+            uint64_t durable; /* 1 + the durable step that the worker has seen; 0: it does not say */
             uint64_t wait_ns; /* longest time to wait for the disk; in the store: the deadline */
         } go_back;
         pd_checkpoint_image *checkpoint_image;

@@ -1,4 +1,5 @@
-/* recipe_parts.h - what recipe.c and recipe_meta.c share to read the configuration of a recorded run. Pure functions. */
+/* recipe_parts.h - what recipe.c and recipe_meta.c share to read the configuration of a recorded run. Pure functions.
+ */
 #ifndef PD_RECIPE_PARTS_H
 #define PD_RECIPE_PARTS_H
 

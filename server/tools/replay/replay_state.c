@@ -429,8 +429,8 @@ static bool is_lost_basis(const pd_replay_state *state, const entry *e, const do
     return true;
 }
 
-/* Turns the columns of our basis so that they point to the same side as the recorded ones: the sign of an eigenvector is
- * arbitrary. */
+/* Turns the columns of our basis so that they point to the same side as the recorded ones: the sign of an eigenvector
+ * is arbitrary. */
 static void turn_vectors(const entry *e, double *ours, const double *recorded, int64_t n)
 {
     int64_t side = (int64_t)lrint(sqrt((double)n));
