@@ -155,6 +155,8 @@ static void on_loading(process *p, uint64_t now)
     if (waits_as_spare(p)) {
         if (!p->waited) pd_notify("READY=1\nSTATUS=spare: waits for a shard without owner");
         p->waited = true;
+    } else if (p->takeover.cluster != NULL && pd_cluster_place(p->takeover.cluster) == PD_PLACE_ASKS) {
+        pd_notify("STATUS=waiting for the engine (cluster.engine)\nEXTEND_TIMEOUT_USEC=30000000");
     } else if (p->stop_by_ms == 0) {
         pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
     }
@@ -221,6 +223,14 @@ static const char *state_dir_of(const process *p)
     return path[0] != '\0' ? path : NULL;
 }
 
+/* Returns the path of the mirror; NULL: there is none. */
+static const char *mirror_of(const process *p)
+{
+    const char *path = p->takeover.cluster != NULL ? p->takeover.mirror : p->config->mirror;
+
+    return path[0] != '\0' ? path : NULL;
+}
+
 static void fill_stepper_config(process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
@@ -243,7 +253,7 @@ static void fill_stepper_config(process *p, pd_stepper_config *out)
         .numa = p->numa,
         .keep_dir = state_dir_of(p),
         .lock = p->takeover.cluster != NULL ? &p->takeover.lock : NULL,
-        .mirror = pd_config_mirror(config)[0] != '\0' ? pd_config_mirror(config) : NULL,
+        .mirror = mirror_of(p),
         .stops = &p->stops,
         .effects = pd_conversation_effects(p->daemon),
     };
@@ -319,7 +329,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .http_listen = config->http_listen,
         .http_token = p->http_token,
         .hooks = { .busy_ns = busy_ns,
-                   .mirror_is_up = pd_config_mirror(config)[0] != '\0' ? mirror_is_up : NULL,
+                   .mirror_is_up = config->mirror[0] != '\0' ? mirror_is_up : NULL,
                    .log = pd_log_put,
                    .event = on_event,
                    .reload = reload,

@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "mirror.h"
 #include "probe.h"
 #include "thread.h"
 #include "token.h"
@@ -18,7 +19,6 @@
 /* PROBE_MS: how long the last owner has to answer. TRY_MS: how long one member of the engine has. LEAVE_MS: how long
  * the engine has to remove the key of a daemon that ends. */
 enum { PROBE_MS = 2000, TRY_MS = 1000, LEAVE_MS = 1000 };
-#define SHARD_MARK "{shard}"
 
 static bool is_given(const char *path)
 {
@@ -113,7 +113,7 @@ int pd_takeover_begin(pd_takeover *t, const pd_config *config, pd_daemon *daemon
     *t = (pd_takeover){ .config = config, .daemon = daemon, .stops = stops, .lock.lock = -1 };
     if (!is_given(config->cluster.engine)) return PD_OK;
     (void)gethostname(host, sizeof host - 1);
-    snprintf(t->process, sizeof t->process, "%s:%ld", host, (long)getpid());
+    snprintf(t->process, sizeof t->process, "%s-%08x", host, (unsigned)cluster.process_number);
     cluster.process = t->process;
     if ((rc = make_urls(t, err)) != PD_OK || (rc = read_files(t, err)) != PD_OK) return rc;
     cluster.url = t->urls.url;
@@ -133,19 +133,18 @@ static bool is_decided(void *arg)
     return atomic_load(t->stops) || place == PD_PLACE_CHOSEN || place == PD_PLACE_OWNER;
 }
 
-/* Writes the path of the shard's state directory. */
-static int find_state_dir(pd_takeover *t)
+/* Writes a path of the settings with the number of the shard. PD_INVALID_ARGUMENT: it is too long. */
+static int find_path(pd_takeover *t, char out[PD_KEEP_PATH], const char *path)
 {
-    const char *path = t->config->state_dir, *mark = strstr(path, SHARD_MARK);
+    const char *mark = strstr(path, PD_SHARD_MARK);
     int n;
 
     if (mark == NULL)
-        n = snprintf(t->state_dir, sizeof t->state_dir, "%s", path);
+        n = snprintf(out, PD_KEEP_PATH, "%s", path);
     else
-        n = snprintf(t->state_dir, sizeof t->state_dir, "%.*s%d%s", (int)(mark - path), path, t->shard,
-                     mark + strlen(SHARD_MARK));
+        n = snprintf(out, PD_KEEP_PATH, "%.*s%d%s", (int)(mark - path), path, t->shard, mark + strlen(PD_SHARD_MARK));
     if (n >= 0 && n <= PD_KEEP_ROOT) return PD_OK;
-    return pd_fail(&t->why, PD_INVALID_ARGUMENT, "server.state_dir: path longer than %d bytes", PD_KEEP_ROOT);
+    return pd_fail(&t->why, PD_INVALID_ARGUMENT, "%.100s...: path longer than %d bytes", path, PD_KEEP_ROOT);
 }
 
 /* Returns whether the shard is the one that the settings give to this daemon. */
@@ -154,34 +153,67 @@ static bool is_own(const pd_takeover *t)
     return !t->config->cluster.spare && t->shard == (int)t->config->cluster.shard;
 }
 
-/* Decides whether the state directory, which is locked, has the state of the shard, by the number of its copy. */
-static int check_state(pd_takeover *t, uint64_t life)
+/* Locks the state directory, and reads the number of its copy of the state; 0: it has none. */
+static int lock_state_dir(pd_takeover *t, uint64_t *life)
 {
-    bool fresh = life == 0 && is_own(t);
+    int rc = pd_state_dir_open(&t->lock, t->state_dir, true, &t->why);
 
-    t->life = life != 0 ? life : random_number();
-    if (t->last.life == 0 || life == t->last.life) return PD_OK;
-    if (fresh)
-        pd_log(LOG_WARNING, "cluster %s: %s has no state of shard %d, which %s had: this daemon begins without any",
-               t->config->cluster.name, t->state_dir, t->shard, t->last.url);
-    return fresh ? PD_OK
-                 : pd_fail(&t->why, PD_FAILED_PRECONDITION,
-                           "shard %d: %.200s has not the state that its last owner, %.100s, had: use that one's state "
-                           "directory, or an empty one to begin anew",
-                           t->shard, t->state_dir, t->last.url);
+    if (rc == PD_OK) rc = pd_state_dir_life(&pd_disk_posix, t->state_dir, life, &t->why);
+    if (rc != PD_OK) pd_state_dir_close(&t->lock);
+    return rc;
 }
 
-/* Locks the state directory, and looks whether it has the state of the shard. */
+static void log_fetched(void *arg, const pd_mirror_fetched *job)
+{
+    const pd_takeover *t = arg;
+
+    pd_log(LOG_NOTICE, "cluster %s: shard %d: job %.100s at step %llu was fetched from %.200s", t->config->cluster.name,
+           t->shard, job->job, (unsigned long long)job->last, t->mirror);
+}
+
+/* Gets a new copy of the state from the mirror. */
+static int fetch(pd_takeover *t)
+{
+    const pd_mirror_reader user = { t, log_fetched };
+    uint64_t life;
+    int rc;
+
+    pd_state_dir_close(&t->lock); /* pd_mirror_fetch locks the directory itself */
+    rc = pd_mirror_fetch(t->mirror, t->state_dir, &user, &t->why);
+    if (rc == PD_OK) rc = lock_state_dir(t, &life);
+    t->life = random_number();
+    return rc == PD_OK ? pd_state_dir_set_life(&pd_disk_posix, t->state_dir, t->life, &t->why) : rc;
+}
+
+/* Begins the daemon's own shard with the state directory as it is, which had no owner's state before. */
+static int begin_anew(pd_takeover *t)
+{
+    if (t->last.life != 0)
+        pd_log(LOG_WARNING, "cluster %s: %s has no state of shard %d, which %s had: this daemon begins without any",
+               t->config->cluster.name, t->state_dir, t->shard, t->last.url);
+    t->life = random_number();
+    return pd_state_dir_set_life(&pd_disk_posix, t->state_dir, t->life, &t->why);
+}
+
+/* Gets the state of the shard into the state directory, which stays locked: it is there already, or the mirror has it,
+ * or there was none before. */
 static int take_state_dir(pd_takeover *t)
 {
     uint64_t life;
-    int rc = pd_state_dir_open(&t->lock, t->state_dir, true, &t->why);
+    int rc = lock_state_dir(t, &life);
 
-    if (rc == PD_OK) rc = pd_state_dir_life(&pd_disk_posix, t->state_dir, &life, &t->why);
-    if (rc == PD_OK) rc = check_state(t, life);
-    if (rc == PD_OK && life == 0) rc = pd_state_dir_set_life(&pd_disk_posix, t->state_dir, t->life, &t->why);
-    if (rc != PD_OK) pd_state_dir_close(&t->lock);
-    return rc;
+    t->life = life;
+    if (rc != PD_OK || (life != 0 && (life == t->last.life || t->last.life == 0))) return rc;
+    if (t->last.life != 0 && t->mirror[0] != '\0') {
+        if ((rc = fetch(t)) != PD_NOT_FOUND || life != 0 || !is_own(t)) return rc;
+        rc = lock_state_dir(t, &life); /* the mirror has no job: there was no state to lose */
+    }
+    if (rc == PD_OK && life == 0 && (is_own(t) || t->last.life == 0)) return begin_anew(t);
+    return rc != PD_OK ? rc
+                       : pd_fail(&t->why, PD_FAILED_PRECONDITION,
+                                 "shard %d: %.200s has not the state that its last owner, %.100s, had: use that one's "
+                                 "state directory, or an empty one to begin anew",
+                                 t->shard, t->state_dir, t->last.url);
 }
 
 /* Makes sure that the last owner is gone, and gets the state of the shard. Runs on a thread of its own. */
@@ -192,7 +224,9 @@ static void get_state(void *arg)
 
     t->why = (pd_error){ 0 };
     pd_state_dir_close(&t->lock);
-    if ((t->got = find_state_dir(t)) != PD_OK) return;
+    if ((t->got = find_path(t, t->state_dir, t->config->state_dir)) != PD_OK ||
+        (t->got = find_path(t, t->mirror, t->config->mirror)) != PD_OK)
+        return;
     if (moves && pd_probe(t->last.url, PROBE_MS))
         t->got = pd_fail(&t->why, PD_UNAVAILABLE, "shard %d: its last owner, %.200s, has lost its lease, but answers",
                          t->shard, t->last.url);
@@ -269,6 +303,7 @@ void pd_takeover_end(pd_takeover *t)
 {
     leaving l = { t->cluster, pd_clock_ns() + LEAVE_MS * UINT64_C(1000000) };
 
+    if (t->daemon == NULL) return; /* pd_takeover_begin was not called */
     if (t->cluster != NULL) {
         pd_cluster_leave(t->cluster);
         pd_daemon_wait(t->daemon, has_left, &l);

@@ -1,6 +1,6 @@
 /* takeover.h - how a daemon of a cluster with an engine gets its shard: it asks the engine, waits as a spare if another
- * daemon has the shard, makes sure that the earlier owner is gone, and gets the shard's state. Main thread, which is the
- * loop thread.
+ * daemon has the shard, makes sure that the earlier owner is gone, and gets the shard's state. Main thread, which is
+ * the loop thread.
  *
  * Who may take a shard: a daemon whose state directory has the copy of the state that the last owner had (its `life`);
  * one that has got a newer copy from the mirror; or, if the shard is its own, one without any earlier state. A copy has
@@ -25,7 +25,7 @@ typedef struct pd_takeover {
     pd_cluster_urls urls;
     bool listens; /* the sockets for workers are open */
 
-    char state_dir[PD_KEEP_PATH]; /* state directory of the shard; "": none */
+    char state_dir[PD_KEEP_PATH], mirror[PD_KEEP_PATH]; /* state directory and mirror of the shard; "": none */
     pd_state_dir lock;            /* its lock, until the checkpoint writer has it */
 
     /* for the thread that gets the state: the shard and its last owner; then the result */
@@ -42,11 +42,12 @@ typedef struct pd_takeover {
  * PD_UNIMPLEMENTED, PD_NOT_FOUND, PD_PERMISSION_DENIED, PD_NO_MEMORY: errors of pd_etcd_open and pd_pem_read. */
 int pd_takeover_begin(pd_takeover *t, const pd_config *config, pd_daemon *daemon, const atomic_bool *stops,
                       void (*lost)(void *arg), void *arg, pd_error *err);
-/* Waits until this daemon owns a shard, and listens for workers. Answers HTTP meanwhile. PD_CANCELLED: the daemon has to
- * stop. PD_FAILED_PRECONDITION: the shard is this daemon's own, but its state directory has an older state of it. Other
- * errors are those of pd_daemon_listen and pd_state_dir_open. */
+/* Waits until this daemon owns a shard, and listens for workers. Answers HTTP meanwhile. PD_CANCELLED: the daemon has
+ * to stop. PD_FAILED_PRECONDITION: the shard is this daemon's own, but its state directory has an older state of it.
+ * Other errors are those of pd_daemon_listen and pd_state_dir_open. */
 int pd_takeover_wait(pd_takeover *t, pd_error *err);
-/* Removes the key of a spare from the engine, for which it waits a second at most, and frees all. */
+/* Removes the key of a spare from the engine, for which it waits a second at most, and frees all. Accepts a zeroed
+ * struct. */
 void pd_takeover_end(pd_takeover *t);
 /* Reads the files that the configuration names for the engine, and checks its addresses. */
 int pd_takeover_check(const pd_config *config, pd_error *err);

@@ -492,6 +492,7 @@ static void left(pd_core *core)
     pd_error error;
 
     pd_fail(&error, PD_FAILED_PRECONDITION, "this worker has left the job");
+    core->end.left = core->end.error.code == PD_OK;
     pd_core_end(core, &error);
 }
 

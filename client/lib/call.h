@@ -76,7 +76,8 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's worker state. The answer's header is a RecallReply, its payload the worker state. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks the server, whose job has this life, to go back to its checkpoint of `step`. */
-int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, pd_ticket_id *ticket, pd_error *err);
+int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, uint64_t durable, pd_ticket_id *ticket,
+                     pd_error *err);
 /* Asks for a checkpoint of `step` (0: the present step) or a later step. The server waits at most `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
 /* Sends an operator's request of any method. `payload` is copied; its length is 0 if the request has no payload.

@@ -9,6 +9,10 @@
  *     look    connects anew to all shards; their answers to Declare tell where they are, and to which steps they can go
  *     ask     sends GoBack, unless all shards are at one step
  *
+ * Another worker may wait meanwhile until a step is durable on all shards (pd_shards_sync). So GoBack names the durable
+ * step that the worker has seen, too, and the shard where it is the lowest is asked first: once it has gone back, no
+ * later step can become durable on all shards.
+ *
  * A shard that is at the common step already goes back to it, too: it may have taken verdicts or gradients of the next
  * step, which is taken anew. */
 #include <inttypes.h>
@@ -64,6 +68,13 @@ bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
         for (size_t k = 0; k < states[i].n_kept; k++) try_step(states, n, states[i].kept[k], &found, step);
     }
     return found;
+}
+
+bool pd_shard_goes_first(const pd_shard_state *states, size_t n, size_t number)
+{
+    for (size_t i = 0; i < n; i++)
+        if (states[i].durable < states[number].durable) return false;
+    return true;
 }
 
 bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack)
@@ -167,6 +178,7 @@ static pd_shard_state read_state(pd_client *shard)
 
     pd_io_enter(&shard->io);
     state.life = core->life;
+    state.durable = core->durable;
     state.n_kept = core->n_kept;
     for (size_t i = 0; i < core->n_kept; i++) state.kept[i] = core->kept[i];
     state.free = core->settles;
@@ -240,8 +252,9 @@ static int look(pd_client *client, double end, pd_shard_state **states, pd_error
 /* What is asked of the shards. */
 typedef struct pd_asked {
     const pd_shard_state *states;
+    size_t n;
     uint64_t step;
-    bool ahead; /* those that are ahead of the step are asked; false: those that are at it */
+    bool first; /* those that go first are asked; false: the others */
 } pd_asked;
 
 static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
@@ -249,9 +262,9 @@ static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     const pd_asked *asked = arg;
     const pd_shard_state *state = &asked->states[number];
 
-    if ((state->top > asked->step) != asked->ahead) return PD_OK;
+    if (pd_shard_goes_first(asked->states, asked->n, number) != asked->first) return PD_OK;
     if (!pd_shard_state_goes_to(state, asked->step)) return PD_OK; /* its WAL has just brought it to this step */
-    return pd_core_ask_back(shard->core, asked->step, state->life, &shard->go_back, err);
+    return pd_core_ask_back(shard->core, asked->step, state->life, state->durable, &shard->go_back, err);
 }
 
 static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *err)
@@ -260,14 +273,14 @@ static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *er
     return pd_shards_carry_out(client, PD_CALL_GO_BACK, offsetof(pd_client, go_back), ask_one, asked, end, err);
 }
 
-/* Asks the shards that are ahead first. Of several workers that look at once, one that is slower is refused there, and
- * does not send those back that have gone back already. */
+/* Of several workers that look at once, one that is slower is refused by the first shard, and does not send those back
+ * that have gone back already. */
 static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, double end, pd_error *err)
 {
-    pd_asked asked = { states, step, true };
+    pd_asked asked = { states, client->shards->n, step, true };
     int rc = ask_some(client, &asked, end, err);
 
-    asked.ahead = false;
+    asked.first = false;
     return rc == PD_OK ? ask_some(client, &asked, end, err) : rc;
 }
 

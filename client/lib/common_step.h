@@ -10,6 +10,7 @@ typedef struct pd_shard_state {
     uint64_t top;  /* highest step of the same parameters: more than `step` in the midst of a step */
     bool free;     /* it has model state alone: it waits for no verdict, and may be a step ahead */
     uint64_t life; /* HelloReply.life */
+    uint64_t durable; /* its durable step */
     uint64_t kept[PD_KEPT_STEPS];
     size_t n_kept;
     bool replays; /* its WAL has the steps from `first` to `step` */
@@ -21,6 +22,8 @@ typedef struct pd_shard_state {
 bool pd_shard_state_goes_to(const pd_shard_state *state, uint64_t step);
 /* Returns whether the shard is at this step, or can go back to it. */
 bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step);
+/* Returns whether the shard is asked to go back before others are: its durable step is the lowest. */
+bool pd_shard_goes_first(const pd_shard_state *states, size_t n, size_t number);
 /* Returns whether the shards are at steps that differ by no more than `slack`. */
 bool pd_shards_are_even(const pd_shard_state *states, size_t n, uint64_t slack);
 /* Finds the newest step to which all `n` shards can go, and which none has yet to reach. Returns false if there is

@@ -269,6 +269,7 @@ typedef struct pd_core_link_state {
 /* How the handle has ended. `lost` allows the recovery recreate, `gone_back` the recovery rewind. */
 typedef struct pd_core_ending {
     pd_error error; /* PD_OK: it has not ended */
+    bool left;      /* the worker has left the job */
     bool lost;      /* the server no longer has the job */
     bool gone_back; /* the server has gone back to an earlier step */
 } pd_core_ending;
@@ -340,7 +341,7 @@ typedef struct pd_core_following {
     uint64_t tenure;              /* highest tenure of the shard that this handle knows; 0: none */
     uint64_t ask;                 /* id of the request Shards that is under way; 0: none */
     uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
-    /* The handle is of one server, which is one of several: it waits for the table (spreads), and has ended (spread). */
+    /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
     bool spreads, spread;
     char *home;                   /* the table's text of the addresses in use; NULL: not known */
     struct pd_address *addresses; /* setup.addresses, once they come from the table; NULL: they do not */
@@ -396,6 +397,7 @@ typedef struct pd_core {
     uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
     bool replays, fresh, settles;
+    uint64_t durable; /* the durable step of that answer: progress.durable may be newer */
     uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
     uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

@@ -49,20 +49,22 @@ bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply)
         refuse_owner(core, reply->tenure);
         return false;
     }
+    /* A job of one server may be older than the other shards of the server's cluster: it is on no shard of theirs. */
+    if (core->setup.shards == 1 && f->known > 1 && core->recovery.rejoins) return true;
     if (reply->tenure > f->tenure) {
         free(f->home);
         f->home = NULL;
         f->tenure = reply->tenure;
         pd_shard_table_want(f->table, core->link.received_ns);
     }
-    if (f->known <= 1 || core->setup.shards > 1 || core->recovery.rejoins) return true;
+    if (f->known <= 1 || core->setup.shards > 1) return true;
     f->spreads = true;
     if ((f->ask = ask(core)) == 0) pd_core_drop(core, "out of memory");
     return false;
 }
 
-/* Ends the handle of one server, because the job is for all shards of the server's cluster. Where one of them has had no
- * owner yet, tries again later. */
+/* Ends the handle of one server, because the job is for all shards of the server's cluster. Where one of them has had
+ * no owner yet, tries again later. */
 static void spread(pd_core *core)
 {
     pd_shard_list list;

@@ -91,28 +91,17 @@ int pd_io_done_fd(pd_io *io)
     return io->done_fd;
 }
 
-/* Removes a thread of the user from the list of waiting threads. */
-static void remove_waiter(pd_io *io, const pd_waiter *waiter)
-{
-    pd_waiter **at = &io->waiters;
-
-    while (*at != waiter) at = &(*at)->next;
-    *at = waiter->next;
-}
-
 void pd_io_watch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    waiter->told = waiter->failed = false;
-    waiter->next = io->waiters;
-    io->waiters = waiter;
+    pd_waiter_add(&io->waiters, waiter);
     pd_io_leave(io);
 }
 
 void pd_io_unwatch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    remove_waiter(io, waiter);
+    pd_waiter_remove(&io->waiters, waiter);
     pthread_mutex_unlock(&io->lock);
 }
 
@@ -128,13 +117,13 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
     uint64_t deadline = pd_clock_now_ns() + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9);
     struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u) };
-    pd_waiter waiter = { .ticket = ticket, .next = io->waiters };
+    pd_waiter waiter = { .ticket = ticket };
     int rc = 0;
 
-    io->waiters = &waiter;
+    pd_waiter_add(&io->waiters, &waiter);
     while (!pd_core_done(io->core, ticket) && rc != ETIMEDOUT)
         rc = pthread_cond_timedwait(&io->changed, &io->lock, &until);
-    remove_waiter(io, &waiter);
+    pd_waiter_remove(&io->waiters, &waiter);
     return pd_core_done(io->core, ticket);
 }
 

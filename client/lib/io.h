@@ -26,6 +26,20 @@ typedef struct pd_waiter {
     bool told, failed;
 } pd_waiter;
 
+/* Adds a waiter to a list, or removes it. */
+static inline void pd_waiter_add(pd_waiter **list, pd_waiter *waiter)
+{
+    waiter->told = waiter->failed = false;
+    waiter->next = *list;
+    *list = waiter;
+}
+
+static inline void pd_waiter_remove(pd_waiter **list, const pd_waiter *waiter)
+{
+    while (*list != waiter) list = &(*list)->next;
+    *list = waiter->next;
+}
+
 /* The I/O thread of one handle, and what it shares with the user's threads. */
 typedef struct pd_io {
     pthread_mutex_t lock;

@@ -601,6 +601,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->progress.life = core->life;
     core->n_kept = reply->n_kept < PD_KEPT_STEPS ? reply->n_kept : PD_KEPT_STEPS;
     for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = reply->kept[i];
+    core->durable = core->n_kept > 0 && core->kept[0] > reply->durable_step ? core->kept[0] : reply->durable_step;
     core->replays = reply->replays;
     core->first = reply->first;
     core->fresh = reply->fresh;

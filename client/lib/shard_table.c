@@ -98,8 +98,8 @@ bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns)
     return mine;
 }
 
-/* Takes over one entry of an answer. A server whose own copy of the table is behind answers with an earlier owner, which
- * must not replace a newer one. Returns whether the table has changed. */
+/* Takes over one entry of an answer. A server whose own copy of the table is behind answers with an earlier owner,
+ * which must not replace a newer one. Returns whether the table has changed. */
 static bool take(owner *known, const Paramd__ShardInfo *told)
 {
     bool newer = told->tenure > known->tenure;

@@ -2,11 +2,11 @@
  * (PROTOCOL.md, section 7, Shards that move).
  *
  * The cores of a handle share the table. A core asks its server for a newer one when it is told that a shard has moved,
- * or when another core cannot reach its server; whoever is connected asks. All cores together ask at most once a second,
- * at times that differ between processes. An entry is only replaced by one with a higher tenure.
+ * or when another core cannot reach its server; whoever is connected asks. All cores together ask at most once a
+ * second, at times that differ between processes. An entry is only replaced by one with a higher tenure.
  *
- * The table has a lock, which is held for a short time. It may be taken while a core is locked: the table calls no core,
- * it only writes to event descriptors. It has no thread. */
+ * The table has a lock, which is held for a short time. It may be taken while a core is locked: the table calls no
+ * core, it only writes to event descriptors. It has no thread. */
 #ifndef PD_SHARD_TABLE_H
 #define PD_SHARD_TABLE_H
 
@@ -43,8 +43,8 @@ bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns);
 void pd_shard_table_learn(pd_shard_table *table, const Paramd__ShardsReply *reply);
 /* Returns how many times the table has changed. Takes no lock. */
 uint64_t pd_shard_table_changes(const pd_shard_table *table);
-/* Returns the tenure of the shard's owner; 0: not known. *url becomes the owner's addresses, as text in new memory, which
- * the caller frees; NULL: not known, or out of memory. */
+/* Returns the tenure of the shard's owner; 0: not known. *url becomes the owner's addresses, as text in new memory,
+ * which the caller frees; NULL: not known, or out of memory. */
 uint64_t pd_shard_table_find(pd_shard_table *table, uint32_t shard, char **url);
 
 #endif

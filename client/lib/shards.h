@@ -67,6 +67,7 @@ typedef struct pd_shards {
     bool agreed;      /* the last pd_client_declare has found all shards at one step, or brought them to one */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
+    bool confirms;    /* pd_client_sync: all shards have said that the step is durable, and are asked once more */
     bool seeks;       /* that has lasted too long, so pd_shards_find_common brings all shards to one step */
     /* The step of the last rewind, and how many before it were to this step, too; time before which the next one does
      * not begin (0: not known yet). */

@@ -63,12 +63,21 @@ static uint64_t present_step(const pd_shards *shards)
     return highest;
 }
 
+/* The arguments of pd_client_sync. */
+typedef struct pd_synced {
+    uint64_t step;
+    bool confirms;
+} pd_synced;
+
 static int sync_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
-    const uint64_t *step = arg;
+    const pd_synced *synced = arg;
+    uint64_t life = shard->sync_life;
+    int rc = pd_handle_sync(shard, synced->step, err);
 
     (void)number;
-    return pd_handle_sync(shard, *step, err);
+    if (synced->confirms) shard->sync_life = life; /* it must still be that of the first answer */
+    return rc;
 }
 
 /* Gives up an earlier call that timed out, if it was for another step. */
@@ -78,6 +87,7 @@ static void forget_other_step(pd_shards *shards, uint64_t step)
         pd_client *shard = shards->at[i];
 
         if (shard->sync_step == step) continue;
+        shards->confirms = false;
         shards->over[PD_CALL_SYNC][i] = false;
         pd_io_enter(&shard->io);
         if (shard->sync != 0) pd_core_give_up(shard->core, shard->sync);
@@ -101,17 +111,29 @@ static bool have_new_lives(const pd_shards *shards)
     return found;
 }
 
+/* When the last shard has answered, an earlier one may have gone back without this worker's knowledge. So once all have
+ * answered, all are asked again. If they have the step then, in the same lives, it is durable on all, and no request to
+ * go back behind it can be under way: common_step.c. */
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
 {
+    pd_shards *shards = client->shards;
     double end = pd_handle_end(client);
-    int rc;
+    bool over = false;
 
     /* Where sets are open, a shard may never take a step that another one has: each makes a checkpoint of its own. */
-    if (step == 0 && !client->shards->open_sets) step = present_step(client->shards);
-    forget_other_step(client->shards, step);
-    do rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &step, end, err);
-    while (rc == PD_OK && have_new_lives(client->shards));
-    return rc;
+    if (step == 0 && !shards->open_sets) step = present_step(shards);
+    forget_other_step(shards, step);
+    while (!over) {
+        pd_synced synced = { step, shards->confirms };
+        bool same;
+        int rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &synced, end, err);
+
+        if (rc != PD_OK) return rc;
+        same = !have_new_lives(shards);
+        over = same && (shards->confirms || shards->open_sets);
+        shards->confirms = same && !over;
+    }
+    return PD_OK;
 }
 
 pd_client_stats pd_shards_count(const pd_shards *shards)

@@ -3,8 +3,8 @@
 #ifndef PD_CLUSTER_VALUE_H
 #define PD_CLUSTER_VALUE_H
 
+#include "cluster_table.h"
 #include "engine.h"
-#include "pd_cluster.h"
 
 /* A value, decoded. */
 typedef struct pd_cluster_value {

@@ -233,13 +233,15 @@ static int read_changes(pd_etcd_answer *out, const json_t *root, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the text of the error in an answer; NULL: it has none. Errors of streams are objects. */
+/* Returns the text of the error in an answer. Errors of streams are objects. */
 static const char *error_in(const json_t *root)
 {
     const json_t *error = json_object_get(root, "error");
+    const char *text;
 
     if (json_is_object(error)) error = json_object_get(error, "message");
-    return json_string_value(error);
+    text = json_string_value(error);
+    return text != NULL && text[0] != '\0' ? text : "an error without words";
 }
 
 static int read_root(pd_etcd_answer *out, pd_etcd_kind kind, const json_t *root, pd_error *err)
@@ -249,7 +251,7 @@ static int read_root(pd_etcd_answer *out, pd_etcd_kind kind, const json_t *root,
     if (!json_is_object(root)) return pd_fail(err, PD_DATA_LOSS, "its answer is not a JSON object");
     if (json_object_get(root, "error") != NULL)
         return pd_fail(err, PD_UNAVAILABLE, "%s",
-                       pd_text_print(text, sizeof text, error_in(root) != NULL ? error_in(root) : "?"));
+                       pd_text_print(text, sizeof text, error_in(root)));
     switch (kind) {
     case PD_ETCD_GRANTED: return read_granted(out, root, err);
     case PD_ETCD_CREATED: return read_created(out, root, err);

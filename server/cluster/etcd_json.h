@@ -1,5 +1,5 @@
-/* etcd_json.h - requests to etcd's JSON gateway, and its answers. Bytes from etcd are not trusted: an answer is bounded,
- * and a wrong one is refused with a reason. Pure functions. */
+/* etcd_json.h - requests to etcd's JSON gateway, and its answers. Bytes from etcd are not trusted: an answer is
+ * bounded, and a wrong one is refused with a reason. Pure functions. */
 #ifndef PD_ETCD_JSON_H
 #define PD_ETCD_JSON_H
 
@@ -11,7 +11,7 @@ enum {
     PD_ETCD_ENTRIES = 256,        /* most entries that are read from an answer; the request asks for no more */
 };
 
-/* Each writes the body of a request to `out`, which has PD_ETCD_BODY bytes, and returns the path that it is posted to. */
+/* Each writes the body of a request to `out`, which has PD_ETCD_BODY bytes, and returns the path to post it to. */
 const char *pd_etcd_grant(char *out, uint64_t ttl_ms);
 const char *pd_etcd_create(char *out, const pd_engine_call *call, uint64_t lease);
 const char *pd_etcd_renew(char *out, uint64_t lease);

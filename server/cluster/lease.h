@@ -3,9 +3,9 @@
  *     NONE ──keep──▶ ASKED ──registered──▶ HELD ──the lease has ended, or the key has gone──▶ ASKED
  *                      └──another has it──▶ TAKEN ◀──another has it──┘
  *
- * The lease is renewed every quarter of its time. A call without an answer is repeated a moment later; the key counts as
- * held meanwhile, however long that takes: the ranks of a job, not the lease, keep two owners from both closing a step.
- * Loop thread. */
+ * The lease is renewed every quarter of its time. A call without an answer is repeated a moment later; the key counts
+ * as held meanwhile, however long that takes: the ranks of a job, not the lease, keep two owners from both closing a
+ * step. Loop thread. */
 #ifndef PD_LEASE_H
 #define PD_LEASE_H
 

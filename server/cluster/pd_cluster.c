@@ -131,10 +131,16 @@ static void key_of(const pd_cluster *c, char out[PD_ENGINE_KEY], const char *kin
     snprintf(out, PD_ENGINE_KEY, "%s%s/%d", c->view.prefix, kind, shard);
 }
 
+/* Returns the number of shards of the cluster: the owner of its own shard knows it, a spare has learned it. */
+static uint32_t n_shards(const pd_cluster *c)
+{
+    return c->chosen >= 0 && c->chosen == c->config.shard ? c->config.shards : c->table.n_shards;
+}
+
 /* Writes the value of this daemon's keys. */
 static int write_value(const pd_cluster *c, char *out, pd_error *err)
 {
-    pd_cluster_value value = { .life = c->life, .process = c->config.process_number, .shards = c->config.shards };
+    pd_cluster_value value = { .life = c->life, .process = c->config.process_number, .shards = n_shards(c) };
 
     snprintf(value.http, sizeof value.http, "%s", c->config.http);
     snprintf(value.url, sizeof value.url, "%s", c->url);
@@ -165,12 +171,24 @@ static bool is_own(const pd_cluster *c, int shard)
     return c->config.url[0] != '\0' && strcmp(c->table.shards[shard].url, c->config.url) == 0;
 }
 
+/* Warns if other owners say another number of shards than this daemon's settings. */
+static void compare_shards(const pd_cluster *c)
+{
+    for (uint32_t i = 0; i < PD_MAX_SHARDS; i++) {
+        if (!c->table.shards[i].alive || c->table.n_shards == c->config.shards) continue;
+        say(c, LOG_WARNING, "%s has another cluster.shards, %u, than this daemon, %u: workers need one number",
+            c->table.shards[i].url, c->table.n_shards, c->config.shards);
+        return;
+    }
+}
+
 /* Decides, when the table is known, whether this daemon owns its shard or is a spare. */
 static void begin(pd_cluster *c)
 {
     int own = c->config.shard;
 
     if (c->table.version == 0) return;
+    if (own >= 0) compare_shards(c);
     if (own >= 0 && (!c->table.shards[own].alive || is_own(c, own))) {
         choose(c, own);
         return;
@@ -248,7 +266,7 @@ static void report_tenure(pd_cluster *c)
 {
     if (c->owner.tenure == c->tenure) return;
     if (c->tenure == 0)
-        say(c, LOG_NOTICE, "this daemon owns shard %d of %u, tenure %llu", c->chosen, c->config.shards,
+        say(c, LOG_NOTICE, "this daemon owns shard %d of %u, tenure %llu", c->chosen, n_shards(c),
             (unsigned long long)c->owner.tenure);
     else
         say(c, LOG_WARNING, "the lease of shard %d had ended, and nobody has taken it: tenure %llu after %llu",

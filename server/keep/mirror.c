@@ -181,8 +181,8 @@ static int copy_steps(pd_mirror_writer *w, mirrored *job, const char *from, cons
     return pd_wal_copy_new(&w->copier, &what, &job->steps, err);
 }
 
-/* Copies the records of steps of all jobs whose checkpoints the mirror has, while a checkpoint is copied. An error shows
- * itself again in the pass. */
+/* Copies the records of steps of all jobs whose checkpoints the mirror has, while a checkpoint is copied. An error
+ * shows itself again in the pass. */
 static void copy_all_steps(void *arg)
 {
     pd_mirror_writer *w = arg;
@@ -344,6 +344,24 @@ static int copy_checkpoint(visit *v, const char *from, const pd_manifest *manife
     return pd_fail(err, rc, "%s", why.text);
 }
 
+/* Waits until the mirror's disk has a checkpoint that was there before: an earlier attempt may have failed, or the
+ * daemon was killed, before it had been synced. */
+static int settle_checkpoint(const visit *v, const char *path, pd_error *err)
+{
+    const pd_disk *disk = v->w->copier.to;
+    char manifest[PD_KEEP_PATH];
+    int file, number, rc;
+
+    pd_keep_join(manifest, path, PD_KEEP_MANIFEST);
+    if (disk->reopen(disk->arg, manifest, 0, &file) == 0) {
+        number = disk->sync_file(disk->arg, file);
+        disk->close(disk->arg, file);
+        if (number != 0) return pd_disk_fail(err, number, "sync", manifest);
+    }
+    rc = pd_copy_sync_dir(disk, path, err);
+    return rc == PD_OK ? pd_copy_sync_dir(disk, v->to, err) : rc;
+}
+
 /* Copies checkpoint i of the state directory, unless the mirror has it. */
 static int mirror_checkpoint(visit *v, size_t i, bool *again, pd_error *err)
 {
@@ -356,7 +374,7 @@ static int mirror_checkpoint(visit *v, size_t i, bool *again, pd_error *err)
     if (is_of(v->job->damaged, &manifest)) return PD_OK;
     target_path(to, v, manifest.step);
     if (pd_checkpoint_check(v->w->copier.to, to, &there, NULL) == PD_OK && pd_copy_is_same(&manifest, &there))
-        rc = PD_OK;
+        rc = settle_checkpoint(v, to, err);
     else
         rc = copy_checkpoint(v, from, &manifest, again, err);
     if (rc != PD_OK || *again) return rc;
@@ -442,7 +460,7 @@ static int make_dir(const visit *v, pd_error *err)
     int number = disk->make_dir(disk->arg, v->to);
 
     if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "make the directory", v->to);
-    return number == 0 ? pd_copy_sync_dir(disk, v->w->mirror, err) : PD_OK;
+    return pd_copy_sync_dir(disk, v->w->mirror, err);
 }
 
 static uint64_t count_steps(const pd_step_list *list)
@@ -514,10 +532,7 @@ static int mirror_job(pd_mirror_writer *w, const char *name, pd_error *err)
     pd_keep_join(v.from, w->root, name);
     pd_keep_join(v.to, w->mirror, name);
     for (int i = 0; i < TRIES && rc == PD_OK && again; i++) rc = visit_job(&v, &again, err);
-    if (rc != PD_OK) {
-        v.job->n_steps = 0;
-        v.job->steps = v.job->decisions = (pd_wal_copied){ 0 };
-    }
+    if (rc != PD_OK) v.job->n_steps = 0;
     return rc;
 }
 

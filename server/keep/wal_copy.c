@@ -90,9 +90,11 @@ typedef struct job {
     pd_wal_segment segment;                            /* the same, in memory */
     uint64_t bytes;                                    /* size of the source's file */
     int from, to;                                      /* the open files */
-    bool writes, created; /* `to` is open; a file was created since the directory was synced */
-    bool at_end;          /* `to` was created by this call, so it is written at its end */
-    bool held;            /* the next record may not be copied yet */
+    bool writes;                                       /* `to` is open */
+    bool created;                                      /* the directory may have names that are not synced */
+    bool at_end;                                       /* `to` was created by this call, so it is written at its end */
+    bool held;                                         /* the next record may not be copied yet */
+    bool continues;                                    /* this process has copied a part of the segment before */
     char path[PD_KEEP_PATH];
 } job;
 
@@ -170,7 +172,8 @@ static bool cannot_reopen(int number)
 }
 
 /* Opens the target's file for writing, before the first record that it lacks. *anew: it was created, so no record is
- * in it. */
+ * in it. Only a file that this process has written without an error is continued: after a failed sync nobody knows what
+ * a disk has, also of the bytes that are written later. */
 static int open_target(job *j, bool *anew, pd_error *err)
 {
     const pd_disk *disk = j->copier->to;
@@ -179,7 +182,7 @@ static int open_target(job *j, bool *anew, pd_error *err)
 
     *anew = false;
     if (j->writes) return PD_OK;
-    if (!j->copier->whole_segments) rc = compare_header(j, 0, &same, err);
+    if (j->continues && !j->copier->whole_segments) rc = compare_header(j, j->copied->offset, &same, err);
     if (rc != PD_OK) return rc;
     if (same) {
         number = disk->reopen(disk->arg, j->path, 0, &j->to);
@@ -261,8 +264,8 @@ static int put(job *j, uint64_t offset, size_t bytes, pd_error *err)
     return number == 0 ? PD_OK : pd_disk_fail(err, number, "write", j->path);
 }
 
-/* Copies the bytes of a record. *whole: its link is right. If it is not, a later call overwrites what was written, which
- * no reader takes for a record. */
+/* Copies the bytes of a record. *whole: its link is right. If it is not, a later call overwrites what was written,
+ * which no reader takes for a record. */
 static int copy_bytes(job *j, const pd_wal_header *h, uint64_t link, bool *whole, pd_error *err)
 {
     uint64_t bytes = pd_wal_header_bytes(h), hashed = pd_wal_header_link(h), offset = j->copied->offset;
@@ -344,7 +347,8 @@ static int copy_segment(job *j, treatment how, pd_error *err)
 
     if (rc != PD_OK || !fits) return rc;
     pd_keep_join(j->path, j->to_dir, j->name->name);
-    if (strcmp(j->copied->name, j->name->name) != 0 || j->copied->of != j->segment.link) begin_segment(j);
+    j->continues = strcmp(j->copied->name, j->name->name) == 0 && j->copied->of == j->segment.link;
+    if (!j->continues) begin_segment(j);
     if (how == WALK) rc = walk(j, &has, err);
     while (!has && rc == PD_OK && more) rc = copy_record(j, &more, err);
     /* A segment with a limit and no records gets a file, too, which says that nothing of it is missing. */
@@ -382,8 +386,8 @@ static int make_dir(const job *j, pd_error *err)
     const pd_disk *disk = j->copier->to;
     int number = disk->make_dir(disk->arg, j->to_dir);
 
-    if (number == EEXIST) return PD_OK;
-    if (number != 0) return pd_disk_fail(err, number, "make the directory", j->to_dir);
+    if (number == EEXIST && j->copied->name[0] != '\0') return PD_OK;
+    if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "make the directory", j->to_dir);
     return pd_copy_sync_dir(disk, j->what->to_dir, err);
 }
 
@@ -404,7 +408,10 @@ static int copy_all(job *j, pd_error *err)
     ptrdiff_t common = last_common(j);
     int rc = PD_OK;
 
-    if (!known) *j->copied = (pd_wal_copied){ .base = UINT64_MAX };
+    if (!known) {
+        *j->copied = (pd_wal_copied){ .base = UINT64_MAX };
+        j->created = true; /* an earlier attempt may have failed before it had synced the directory */
+    }
     for (size_t i = 0; i < j->source.n && rc == PD_OK && !j->held; i++) {
         treatment how = treat(j, i, common, known);
         j->name = &j->source.at[i];

@@ -248,9 +248,12 @@ static int choose_form(const pd_conn *conn, pd_pending *pending, const pd_prefix
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s: unknown form %u: expected 0 (train) or 1 (eval)",
                        pd_method_name(prefix->method), form);
     wait->evaluates = form == PD_FORM_EVAL;
-    for (size_t i = 0; wait->evaluates && i < wait->n; i++)
-        if (wait->at[i].pulls && (wait->at[i].ask = pd_request_read_out(conn->job, wait->at[i].param)) == NULL)
-            return pd_conn_no_memory(prefix, err);
+    for (size_t i = 0; wait->evaluates && i < wait->n; i++) {
+        if (!wait->at[i].pulls) continue;
+        wait->at[i].ask = pd_request_read_out(conn->job, wait->at[i].param);
+        if (wait->at[i].ask == NULL) return pd_conn_no_memory(prefix, err);
+        wait->at[i].ask->ticket.conn = conn->number; /* the store counts the work for who asks; none answers it */
+    }
     return PD_OK;
 }
 

@@ -3,7 +3,8 @@
  *
  * methods.c has the table. The handlers of a subject are in one file: join_request.c (Hello, Declare, Share),
  * data_request.c (Initialise, Push, PushPull, Pull, Release), state_request.c (Export, Import, Checkpoint, and the
- * worker state), settle_request.c (Settle), shards_request.c (Shards), info_request.c (Status, List, Set), methods.c (all others). */
+ * worker state), settle_request.c (Settle), shards_request.c (Shards), info_request.c (Status, List, Set), methods.c
+ * (all others). */
 #ifndef PD_HANDLERS_H
 #define PD_HANDLERS_H
 

@@ -420,7 +420,8 @@ static const row rows[] = {
               "Time until the lease of this daemon's shard ends, or of its place as a spare; 0: it has ended."),
     SERVER_BY("cluster_tenure", GAUGE, write_tenure, "Number of this owner of its shard; 0: it owns none."),
     SERVER_BY("cluster_engine_up", GAUGE, write_engine, "1: the engine answers; 0: it does not."),
-    SERVER_BY("mirror_up", GAUGE, write_mirror_up, "1: the mirror gets what is durable; 0: it fails, or does not answer."),
+    SERVER_BY("mirror_up", GAUGE, write_mirror_up,
+              "1: the mirror gets what is durable; 0: it fails, or does not answer."),
     SERVER_BY("loop_busy_seconds", HISTOGRAM, write_loop_busy, "CPU time of the loop thread between two waits."),
 
     JOB("job_step", GAUGE, info.step_least, "Steps that all parameters of the job have closed."),

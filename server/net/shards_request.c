@@ -38,8 +38,8 @@ static int check_tenure(const pd_cluster_table *table, const Paramd__HelloReques
                    hello->shard, hello->tenure, table->tenure);
 }
 
-/* Checks that the worker means the shard that this daemon has. Who follows a shard comes here by an address that another
- * shard's owner has now, and looks elsewhere; otherwise the list is wrong. */
+/* Checks that the worker means the shard that this daemon has. Who follows a shard comes here by an address that
+ * another shard's owner has now, and looks elsewhere; otherwise the list is wrong. */
 static int check_number(const pd_cluster_table *table, const Paramd__HelloRequest *hello, pd_error *err)
 {
     if (table->own < 0 || hello->shards <= 1 || hello->shard == (uint32_t)table->own) return PD_OK;
@@ -137,6 +137,8 @@ void pd_conversation_tell_moved(pd_daemon *daemon)
     ok.moved = table->version;
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         pd_conn *conn = daemon->table.at[i];
-        if (conn != NULL && conn->follows && conn->state == PD_OPEN) pd_conn_reply(conn, &nobody, &ok.base);
+        if (conn == NULL || !conn->follows || conn->state != PD_OPEN) continue;
+        /* A worker that reads nothing is closed soon, and asks when it comes back. */
+        if (conn->output.held < PD_HIGH_WATER) pd_conn_reply(conn, &nobody, &ok.base);
     }
 }

@@ -227,6 +227,7 @@ int pd_fill_go_back(pd_conn *conn, pd_request *request, const pd_prefix *prefix,
     if (rc != PD_OK) return rc;
     request->u.go_back.step = asked->step;
     request->u.go_back.life = asked->life;
+    request->u.go_back.durable = asked->durable;
     request->u.go_back.wait_ns = wait_ns(MOST_WAIT_MS);
     if (!conn->operates) return PD_OK;
     if ((request->u.go_back.job_name = strdup(asked->job)) == NULL) return PD_NO_MEMORY;

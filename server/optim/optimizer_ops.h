@@ -14,6 +14,8 @@
  *         if phase == adopt_phase:   wait for and adopt the tasks that are due for adoption
  *         if phase < n:              run phases[phase]
  *
+ * With plan->adopts_first and d other than 0 the second and third lines change places.
+ *
  * A task that was captured in step c is due for adoption in step c + d. The parameter may have no step of that number,
  * if its group counts steps together: then the task is due in its next step. With PD_ROOT_READY a task is due as soon
  * as it is back, and no step waits.
@@ -32,10 +34,10 @@
  * runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
  * and its result does not depend on which thread runs which unit.
  *
- * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: the products of
- * block_products.h and kron_factor.h. Such a product is cut into stripes, whose number depends on its size alone
- * (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a parameter with
- * such products has plan->large_products set.
+ * A unit of a PD_BLOCKS or PD_WHOLE phase, and `adopt`, may have products so large that one thread would take long: the
+ * products of block_products.h, kron_factor.h and polar.h. Such a product is cut into stripes, whose number depends on
+ * its size alone (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a
+ * parameter with such products has plan->large_products set.
  *
  * If there are phases of kind PD_RANGES, the last one of them writes the new weights.
  *

@@ -37,10 +37,10 @@ typedef struct settings {
     double decay, shrink_y, shrink_z; /* shares of the weights that are added to u, or taken from y or z */
 } settings;
 
-#define HYPER_Z(name, preset)                                                                                          \
+#define HYPER_Z(name, preset, per_step)                                                                                \
     {                                                                                                                  \
         name, PD_REAL, preset, 1e-6, 1 - 0x1p-53, NULL,                                                                \
-            "share of the averaged weights in those at which gradients are taken", false, false                        \
+            "share of the averaged weights in those at which gradients are taken; stays as declared", per_step, false  \
     }
 #define HYPER_POWER(name, preset, help)                                                                                \
     {                                                                                                                  \
@@ -60,7 +60,7 @@ enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, WARMUP, R, LR_POWER, INNER };
 
 static const pd_hyper adamw_hypers[] = {
     [LR] = PD_HYPER_LR(2.5e-3),
-    [BETA1] = HYPER_Z("betas[0]", 0.9),
+    [BETA1] = HYPER_Z("betas[0]", 0.9, true),
     [BETA2] = PD_HYPER_BETA(1, 0.999, "the squared gradient's average"),
     [EPS] = PD_HYPER_EPS(1e-8),
     [WEIGHT_DECAY] = PD_HYPER_DECAY(0, HELP_DECAY),
@@ -76,7 +76,7 @@ enum { SGD_LR, SGD_MOMENTUM, SGD_WEIGHT_DECAY, SGD_WARMUP, SGD_R, SGD_LR_POWER }
 
 static const pd_hyper sgd_hypers[] = {
     [SGD_LR] = PD_HYPER_LR(1),
-    [SGD_MOMENTUM] = HYPER_Z("momentum", 0.9),
+    [SGD_MOMENTUM] = HYPER_Z("momentum", 0.9, false),
     [SGD_WEIGHT_DECAY] = PD_HYPER_DECAY(0, HELP_DECAY),
     [SGD_WARMUP] = HYPER_WARMUP,
     [SGD_R] = HYPER_R,
@@ -96,7 +96,7 @@ static const pd_hyper gpa_hypers[] = {
     [GPA_ON_Y] = { "use_wd_on_y", PD_FLAG, 0, 0, 1, NULL, "y shrinks and not z", true, false },
     [GPA_TYPE] = { "iterate_averaging_type", PD_CHOICE, 0, 0, 0, "gpa|schedule_free",
                    "average with a constant share, or over all steps", false, false },
-    [GPA_TRAIN] = HYPER_Z("train_interp_coeff", 0.7),
+    [GPA_TRAIN] = HYPER_Z("train_interp_coeff", 0.7, false),
     [GPA_EVAL] = { "eval_interp_coeff", PD_REAL, 0.9967, 0, 1, NULL, "decay of the averaged weights, for type gpa",
                    true, false },
     [GPA_R] = HYPER_POWER("weight_pow_coeff", 0, "for type schedule_free: r of schedule_free"),
@@ -145,13 +145,19 @@ static settings gpa_settings(const double *h)
                        .shrink_z = h[GPA_ON_Y] != 0 ? 0 : shrink };
 }
 
+/* Checks what the state depends on. (betas[0] may come with a push, as betas[1] does, but must not change.) */
 static int adamw_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
 {
-    if ((declared->value[INNER] == 0) == (now->value[INNER] == 0)) return PD_OK;
+    const double *was = declared->value, *is = now->value;
+
+    if (was[BETA1] != is[BETA1])
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "schedule_free: betas[0] cannot change from %g to %g while the job runs", was[BETA1], is[BETA1]);
+    if ((was[INNER] == 0) == (is[INNER] == 0)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT,
                    "schedule_free: inner_momentum cannot change from %g to %g while the job runs: only between values "
                    "above 0",
-                   declared->value[INNER], now->value[INNER]);
+                   was[INNER], is[INNER]);
 }
 
 /* Adds the three numbers from which c follows. They are float64: a weight may be a millionth of the sum. k begins with

@@ -2,7 +2,8 @@
 #ifndef PD_CLUSTER_URLS_H
 #define PD_CLUSTER_URLS_H
 
-#include "pd_cluster.h"
+#include "cluster_table.h"
+#include "paramd/error.h"
 
 /* The settings that say them. */
 typedef struct pd_cluster_urls_from {

@@ -151,11 +151,13 @@ static const pd_key keys[] = {
     { "server", "state_dir", PD_KEY_TEXT, AT(state_dir), "auto",
       .help = "directory for checkpoints of jobs, which survive a restart of the daemon; one daemon at a time uses it. "
               "auto: the first directory of $STATE_DIRECTORY, as systemd sets it, if there is one. Without a directory "
-              "(empty) there are no checkpoints" },
+              "(empty) there are no checkpoints. In a cluster with an engine, {shard} stands for the shard's number" },
     { "server", "mirror", PD_KEY_TEXT, AT(mirror), "",
-      .help = "second directory, best on another machine (NFS, or an object store that is mounted), to which checkpoints "
-              "and WALs are copied as they become durable; training never waits for it. paramctl mirror fetch makes a "
-              "state_dir from it. Without a directory (empty) there is none" },
+      .help =
+          "second directory, best on another machine (NFS, or an object store that is mounted), to which checkpoints "
+          "and WALs are copied as they become durable; training never waits for it. paramctl mirror fetch makes a "
+          "state_dir from it, and so does a spare that takes a shard over; {shard} stands for the shard's number. "
+          "Without a directory (empty) there is none" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
               "untrusted peers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
@@ -221,7 +223,7 @@ static const pd_key keys[] = {
     { "cluster", "shard", PD_KEY_COUNT, AT(cluster.shard), "0", 0, PD_MAX_SHARDS - 1,
       .help = "number of the shard that this daemon owns. If another daemon owns it, this one is a spare" },
     { "cluster", "shards", PD_KEY_COUNT, AT(cluster.shards), "1", 1, PD_MAX_SHARDS,
-      .help = "number of shards of the cluster, the same for all its daemons" },
+      .help = "number of shards of the cluster, the same for all its daemons; a spare learns it from the others" },
     { "cluster", "spare", PD_KEY_YES_NO, AT(cluster.spare), "no",
       .help = "this daemon owns no shard at first: it takes over one whose owner is gone, if it can get the shard's "
               "state" },
@@ -533,11 +535,6 @@ static bool lies_in(const char *path, const char *dir)
     return strncmp(path, dir, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-const char *pd_config_mirror(const pd_config *config)
-{
-    return config->mirror;
-}
-
 static int check_mirror(const pd_config *config, pd_error *err)
 {
     if (config->mirror[0] == '\0') return PD_OK;
@@ -545,13 +542,25 @@ static int check_mirror(const pd_config *config, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: expected server.state_dir, which is mirrored",
                        config->mirror);
     if (lies_in(config->mirror, config->state_dir) || lies_in(config->state_dir, config->mirror))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "server.mirror = %.300s: expected a directory outside of server.state_dir, %.300s, and the other "
-                       "way round",
-                       config->mirror, config->state_dir);
-    if (strstr(config->mirror, "{shard}") != NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: {shard} needs cluster.shard", config->mirror);
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "server.mirror = %.300s: expected a directory outside of server.state_dir, %.300s, and the other "
+            "way round",
+            config->mirror, config->state_dir);
+    if (strstr(config->mirror, PD_SHARD_MARK) != NULL && strstr(config->state_dir, PD_SHARD_MARK) == NULL)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "server.mirror = %.300s: {shard} is expected in server.state_dir, too: a spare may take one shard "
+            "after the other, and each needs a directory of its own",
+            config->mirror);
     return PD_OK;
+}
+
+/* Checks that a path that has the number of the shard in it is given where there is one. */
+static int check_shard_mark(const pd_config *config, const char *key, const char *path, pd_error *err)
+{
+    if (strstr(path, PD_SHARD_MARK) == NULL || config->cluster.engine[0] != '\0') return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.300s: {shard} needs cluster.engine", key, path);
 }
 
 const char *pd_config_cpu(const pd_config *config)
@@ -631,7 +640,9 @@ int pd_config_check(pd_config *config, pd_error *err)
                        (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
-    if ((rc = check_mirror(config, err)) != PD_OK || (rc = check_listen(config, err)) != PD_OK ||
+    if ((rc = check_shard_mark(config, "server.state_dir", config->state_dir, err)) != PD_OK ||
+        (rc = check_shard_mark(config, "server.mirror", config->mirror, err)) != PD_OK ||
+        (rc = check_mirror(config, err)) != PD_OK || (rc = check_listen(config, err)) != PD_OK ||
         (rc = check_cluster(config, err)) != PD_OK)
         return rc;
     reach = (pd_reach){ .http = true, .open = config->insecure || config->http_token[0] != '\0' };

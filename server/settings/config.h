@@ -19,6 +19,7 @@
 
 #include <stdio.h>
 
+#define PD_SHARD_MARK "{shard}" /* in a path: stands for the number of the shard that this daemon owns */
 #define PD_KEY_NAME 64 /* most bytes of a key's long name, such as server_listen, with its terminating zero */
 
 typedef enum pd_key_type {
@@ -130,8 +131,6 @@ void pd_config_take(pd_config *config, pd_config *from, const pd_key *key);
  * [tls], and the addresses to listen on, for which it looks up host names. Errors are PD_INVALID_ARGUMENT and those of
  * pd_tls_setup (trusted_files.h) and reach.h. */
 int pd_config_check(pd_config *config, pd_error *err);
-/* Returns the directory of the key server.mirror; "": there is no mirror. pd_config_check has checked it. */
-const char *pd_config_mirror(const pd_config *config);
 /* Returns the slice of the machine that the daemon uses: the key server.slice. pd_config_check has checked it. */
 pd_slice pd_config_slice(const pd_config *config);
 /* Returns the value of limits.ingest_bytes for "auto", if the process may use `memory` bytes. */

@@ -351,8 +351,10 @@ static void mirrored(pd_store *store, pd_request *request)
 {
     pd_job *job = pd_jobs_find(&store->jobs, request->u.mirrored.job_name);
 
-    if (job != NULL && job->saved.creator == request->u.mirrored.creator)
+    if (job != NULL && job->saved.creator == request->u.mirrored.creator) {
         job->checkpointing.mirrored_step = request->u.mirrored.step;
+        pd_publishing_note(&store->publishing, job);
+    }
     pd_request_free(request);
 }
 

@@ -25,7 +25,8 @@ typedef enum stage { ASKED, READING, ENDING, LOADING, REPLAYING } stage;
 typedef struct carried {
     char *run;
     uint64_t course, went_back, mirrored_step;
-    bool common;
+    uint64_t common, floor;
+    bool floored;
     uint64_t kicked[PD_KICKED];
     uint32_t n_kicked;
 } carried;
@@ -131,6 +132,20 @@ static int check_memory(const pd_job *job, pd_error *err)
                    job->steps.name, why.text);
 }
 
+/* Checks that no step has become durable since the worker has looked. Another worker may have waited for that step to
+ * be durable on all shards (pd_client_sync): then it must not be taken back. */
+static int check_durable(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    uint64_t durable = job->checkpointing.newest.exists ? job->checkpointing.durable_step : 0;
+
+    if (request->u.go_back.durable == 0 || durable < request->u.go_back.durable || durable <= request->u.go_back.step)
+        return PD_OK;
+    return pd_fail(err, PD_ABORTED,
+                   "step %" PRIu64 " of job %.100s is durable now, and %" PRIu64 " was the last when you looked: look "
+                   "again",
+                   durable, job->steps.name, request->u.go_back.durable - 1);
+}
+
 static int check(const pd_store *store, pd_job *job, const pd_request *request, pd_error *err)
 {
     int rc;
@@ -142,6 +157,7 @@ static int check(const pd_store *store, pd_job *job, const pd_request *request, 
         return pd_fail(err, PD_ABORTED,
                        "job %.100s has been loaded again meanwhile, and is at step %" PRIu64 ": look again",
                        job->steps.name, pd_steps_least(&job->steps));
+    if ((rc = check_durable(job, request, err)) != PD_OK) return rc;
     if (job->goes_back)
         return pd_fail(err, PD_ABORTED, "job %.100s goes back to an earlier step already: look again", job->steps.name);
     if (job->import != NULL)
@@ -233,11 +249,26 @@ static pd_job *find_job(pd_store *store, const pd_request *request, pd_error *er
     return pd_rank_speaker(job, request, err) != NULL ? job : NULL;
 }
 
+/* Returns whether the job was read at this step, and has got no gradient since: it has nothing to take back. So workers
+ * that look while another one brings the shards to a step do not undo that. */
+static bool is_there(pd_job *job, const pd_request *request)
+{
+    uint64_t step = request->u.go_back.step;
+
+    return is_from_worker(request) && job->restart.restored && job->counts.frames == 0 && !job->goes_back &&
+           pd_steps_least(&job->steps) == step && pd_job_largest_step(job) == step;
+}
+
 void pd_store_go_back(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_error err;
     pd_job *job = find_job(store, request, &err);
 
+    if (job != NULL && check(store, job, request, &err) == PD_OK && is_there(job, request)) {
+        pd_answer_ok(&store->outbox, request);
+        pd_request_free(request);
+        return;
+    }
     if (job == NULL || check(store, job, request, &err) != PD_OK || begin(store, job, request, now_ns, &err) != PD_OK)
         pd_request_refuse(&store->outbox, request, &err);
 }
@@ -338,7 +369,9 @@ static void carry(pd_going_back *back, pd_job *job)
                                .course = job->saved.course,
                                .went_back = job->counts.went_back,
                                .mirrored_step = job->checkpointing.mirrored_step,
-                               .common = job->checkpointing.common > 0,
+                               .common = job->checkpointing.common,
+                               .floor = job->checkpointing.floor,
+                               .floored = job->checkpointing.floored,
                                .n_kicked = job->saved.n_kicked };
     memcpy(back->carried.kicked, job->saved.kicked, sizeof back->carried.kicked);
     job->run = NULL;
@@ -448,6 +481,18 @@ static void look_ending(pd_store *store, pd_going_back *back, uint64_t now_ns)
     back->stage = LOADING;
 }
 
+/* Keeps what other shards may still go back to. The step itself need not be durable on all of them: one of them can just
+ * have been at it. */
+static void give_floor(pd_job *job, const pd_going_back *back)
+{
+    const carried *from = &back->carried;
+    uint64_t floor = from->floor < back->step ? from->floor : back->step;
+
+    job->checkpointing.floored = from->floored;
+    job->checkpointing.floor = floor;
+    job->checkpointing.common = from->common <= back->step ? from->common : floor;
+}
+
 static void give_carried(pd_job *job, pd_going_back *back)
 {
     free(job->run);
@@ -455,8 +500,7 @@ static void give_carried(pd_job *job, pd_going_back *back)
     back->carried.run = NULL;
     job->counts.went_back = back->carried.went_back + 1;
     job->checkpointing.mirrored_step = back->carried.mirrored_step;
-    job->checkpointing.floored = back->carried.common;
-    if (back->carried.common) job->checkpointing.common = job->checkpointing.floor = back->step;
+    give_floor(job, back);
     job->saved.n_kicked = back->carried.n_kicked;
     memcpy(job->saved.kicked, back->carried.kicked, sizeof job->saved.kicked);
     pd_repeats_leave(job, back->carried.course + 1);
@@ -504,13 +548,15 @@ static void look_loading(pd_store *store, pd_going_back *back, uint64_t now_ns)
     free_back(store, back);
 }
 
-/* Replays one record. */
+/* Replays a part of the next record. */
 static void replay(pd_store *store, pd_going_back *back, uint64_t now_ns)
 {
-    pd_wal_record *record = pd_wal_record_take(&back->records);
+    pd_wal_record *record = back->records;
     pd_error err;
-    int rc = pd_restore_replay(back->restoring, record, now_ns, &err);
+    int rc;
 
+    if (!pd_restore_replay(back->restoring, record, store->config.batch_ns, now_ns, &rc, &err)) return;
+    (void)pd_wal_record_take(&back->records);
     back->replayed = record->step;
     pd_wal_record_free(record);
     if (rc != PD_OK) fail_loading(store, back, now_ns, &err);

@@ -11,6 +11,8 @@
  *                loading is tried again every second
  *     replaying  the checkpoint writer reads records up to the step, some at a time. Each is replayed in one part
  *
+ * A worker's request to go back to the step at which the job was read, and has got nothing since, is answered at once.
+ *
  * An error before the end of `reading` changes nothing. A crash before that leaves the job as it was, a crash after
  * that leaves it at the step to which it goes back, or at a later one that its WAL repeats. */
 #ifndef PD_STORE_GO_BACK_H
@@ -26,7 +28,8 @@ struct pd_store;
  *
  *   PD_NOT_FOUND            there is no such job, or the job has no checkpoint of that step, nor, for a worker, its
  *                           WAL
- *   PD_ABORTED              the job has another life than the request means, or goes back already
+ *   PD_ABORTED              the job has another life than the request means, goes back already, or has another durable
+ *                           step than the worker has seen
  *   PD_FAILED_PRECONDITION  the job has no checkpoints, or state is being imported into it
  *   PD_UNAVAILABLE          the server is about to stop
  *   PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY, and errors of pd_checkpoint_go_back */

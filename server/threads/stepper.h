@@ -44,10 +44,10 @@ bool pd_stepper_mirror_is_up(const pd_stepper *stepper);
 /* Logs it if the mirror does not answer. Called several times a second. Any thread. */
 void pd_stepper_tick(const pd_stepper *stepper);
 /* Stops the step thread, the preconditioner pool, the checkpoint writer and the WAL thread after they have finished
- * what they are doing, lets the mirror thread copy what is left, for ten seconds at most, and frees the stepper. Accepts NULL. Returns false if the disk has not answered by the monotonic
- * time until_ns: then the log says what is not written, nothing is freed, and the caller must end the process with
- * _exit, because a thread may still use memory. Sets *lost, unless `lost` is NULL, to the number of jobs that lose the
- * steps after their durable step. */
+ * what they are doing, lets the mirror thread copy what is left, for ten seconds at most, and frees the stepper.
+ * Accepts NULL. Returns false if the disk has not answered by the monotonic time until_ns: then the log says what is
+ * not written, nothing is freed, and the caller must end the process with _exit, because a thread may still use memory.
+ * Sets *lost, unless `lost` is NULL, to the number of jobs that lose the steps after their durable step. */
 bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost);
 
 #endif

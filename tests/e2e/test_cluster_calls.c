@@ -31,14 +31,7 @@ static struct {
 static int start(void **state)
 {
     (void)state;
-    strcpy(cluster.folder, "/tmp/paramd-calls-XXXXXX");
-    assert_non_null(mkdtemp(cluster.folder));
-    for (size_t i = 0; i < DAEMONS; i++) {
-        char directory[128];
-        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
-        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", cluster.folder, i);
-        cluster.daemon[i] = daemon_start(flags);
-    }
+    daemons_start(cluster.daemon, DAEMONS, cluster.folder);
     snprintf(cluster.urls, sizeof cluster.urls, "%s %s", cluster.daemon[1]->url, cluster.daemon[2]->url);
     return 0;
 }
@@ -382,6 +375,7 @@ HOLDS(leased_shares_come_from_shard_0,
  * its worker has left, so each call needs another name. */
 static void expect_refused(const char *job, const char *const *options, uint32_t fragments, const char *words)
 {
+    char job[32]; /* other than before, since a daemon may not know yet that the worker has gone */
     pd_client_param own[PARAMS];
     pd_client_options open = { .urls = cluster.urls,
                                .job = job,
@@ -393,6 +387,7 @@ static void expect_refused(const char *job, const char *const *options, uint32_t
     pd_client *client;
     pd_error err = { 0 };
 
+    snprintf(job, sizeof job, "refused-%u", cluster.jobs++);
     for (size_t p = 0; p < PARAMS; p++) own[p] = params[p];
     for (size_t p = 0; p < PARAMS; p++) own[p].fragment %= fragments;
     if (pd_client_open(&client, &open, &err) != PD_OK) fail_msg("%s", err.text);

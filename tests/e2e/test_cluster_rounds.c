@@ -28,14 +28,7 @@ static pd_error err;
 static int start(void **state)
 {
     (void)state;
-    strcpy(cluster.folder, "/tmp/paramd-rounds-XXXXXX");
-    assert_non_null(mkdtemp(cluster.folder));
-    for (size_t i = 0; i < DAEMONS; i++) {
-        char directory[100];
-        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
-        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", cluster.folder, i);
-        cluster.daemon[i] = daemon_start(flags);
-    }
+    daemons_start(cluster.daemon, DAEMONS, cluster.folder);
     snprintf(cluster.urls, sizeof cluster.urls, "%s %s", cluster.daemon[0]->url, cluster.daemon[1]->url);
     paramctl_ask(cluster.urls);
     return 0;

@@ -1,5 +1,5 @@
-/* Tests daemons of a cluster with real etcd: they register, start again in place, wait as spares and take over; training
- * goes on when etcd, a member or a daemon fails. */
+/* Tests daemons of a cluster with real etcd: they register, start again in place, wait as spares and take over;
+ * training goes on when etcd, a member or a daemon fails. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,13 +23,14 @@ typedef struct place {
 typedef struct training {
     char urls[128], failure[600];
     pthread_t thread;
-    atomic_int steps;
+    atomic_int steps, rewinds;
     atomic_bool stop;
 } training;
 
 typedef struct fixture {
     test_etcd *etcd;
     char folder[64], engine[240];
+    char mirror[96]; /* flag; "": there is none */
     place at[MOST];
     training training;
 } fixture;
@@ -52,7 +53,7 @@ static fixture *begin(int members)
     if (!etcd_is_there()) return NULL;
     f = calloc(1, sizeof *f);
     assert_non_null(f);
-    f->etcd = etcd_start(members);
+    f->etcd = members > 0 ? etcd_start(members) : etcd_start_secure();
     snprintf(f->engine, sizeof f->engine, "--cluster-engine=%s", f->etcd->engine);
     strcpy(f->folder, "/tmp/paramd-spare-XXXXXX");
     assert_non_null(mkdtemp(f->folder));
@@ -76,7 +77,14 @@ static void finish(fixture *f)
 static void start(fixture *f, int i, const char *flag, const char *text)
 {
     place *p = &f->at[i];
-    const char *const flags[] = { p->listen, p->http_listen, p->state, f->engine, "--cluster-ttl=2s", flag, NULL };
+    const char *const flags[] = { p->listen,
+                                  p->http_listen,
+                                  p->state,
+                                  f->engine,
+                                  "--cluster-ttl=2s",
+                                  flag,
+                                  f->mirror[0] != '\0' ? f->mirror : NULL,
+                                  NULL };
 
     p->daemon = daemon_start_until(flags, text);
 }
@@ -143,18 +151,29 @@ static bool engine_is_up(const fixture *f, int i)
     return up;
 }
 
-static bool train_step(pd_client *client, float *gradient, float *weights, training *t)
+static int push(pd_client *client, float *gradient, float *weights, pd_error *err)
 {
     pd_item item = { .param = 0, .gradient = gradient, .weights = weights };
     pd_ticket_id ticket;
-    pd_error err = { 0 };
+    int rc = pd_client_push_pull(client, &item, 1, NULL, &ticket, err);
 
-    if (!rank_check(t->failure, sizeof t->failure, 0, "push",
-                    pd_client_push_pull(client, &item, 1, NULL, &ticket, &err), &err) ||
-        !rank_check(t->failure, sizeof t->failure, 0, "wait", pd_client_wait(client, ticket, 0, &err), &err))
-        return false;
-    if (weights[0] == (float)-(atomic_load(&t->steps) + 1)) return true;
-    snprintf(t->failure, sizeof t->failure, "after %d steps the weight is %g", atomic_load(&t->steps) + 1,
+    return rc == PD_OK ? pd_client_wait(client, ticket, 0, err) : rc;
+}
+
+/* Takes a step. The weights must be those after as many steps as the job has. */
+static bool train_step(pd_client *client, float *gradient, float *weights, training *t)
+{
+    float *buffers[] = { weights };
+    pd_error err = { 0 };
+    int rc = push(client, gradient, weights, &err);
+
+    if (rc == PD_REWIND) {
+        atomic_fetch_add(&t->rewinds, 1);
+        rc = pd_client_rewind(client, (void *const *)buffers, &err);
+    }
+    if (!rank_check(t->failure, sizeof t->failure, 0, "step", rc, &err)) return false;
+    if (weights[0] == -(float)pd_client_step(client, 0)) return true;
+    snprintf(t->failure, sizeof t->failure, "after %d steps the weight is %g", (int)pd_client_step(client, 0),
              (double)weights[0]);
     return false;
 }
@@ -219,14 +238,16 @@ static double await_steps(fixture *f, int n)
     return seconds_now() - begun;
 }
 
-static void end_training(fixture *f)
+/* Ends the worker. It has gone back to an earlier step at most `most` times. */
+static void end_training(fixture *f, int most)
 {
     atomic_store(&f->training.stop, true);
     pthread_join(f->training.thread, NULL);
     if (f->training.failure[0] != '\0') fail_msg("%s", f->training.failure);
+    assert_true(atomic_load(&f->training.rewinds) <= most);
 }
 
-/* Begins a test with these members, or skips it. */
+/* Begins a test with these members (0: one that speaks TLS), or skips it. */
 #define BEGIN(f, members)                                                                                              \
     fixture *f = begin(members);                                                                                       \
     if (f == NULL) skip()
@@ -285,7 +306,7 @@ TEST(a_spare_takes_over_from_an_owner_that_was_killed_and_no_step_is_lost)
     print_message("steps went on after %.1f s, with leases of %d s\n", took, TTL);
     assert_true(took < patient(TTL + 2 + 1 + 1)); /* the lease, the question whether the owner answers, the start */
     assert_true(daemon_says(f->at[1].daemon, "this daemon owns shard 0 of 1", 1));
-    end_training(f);
+    end_training(f, 0);
     finish(f);
 }
 
@@ -305,7 +326,7 @@ TEST(training_goes_on_while_etcd_is_away_and_keys_are_there_again_afterwards)
     assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
     assert_true(await(has_lease, f, patient(10)));
     await_steps(f, 20);
-    end_training(f);
+    end_training(f, 0);
     finish(f);
 }
 
@@ -345,6 +366,35 @@ TEST(a_spare_does_not_take_a_shard_whose_owner_has_lost_its_lease_but_answers)
     finish(f);
 }
 
+TEST(a_spare_on_another_machine_fetches_the_state_from_the_mirror_and_the_old_owner_stays_out)
+{
+    char command[128];
+    BEGIN(f, 1);
+
+    snprintf(f->mirror, sizeof f->mirror, "--server-mirror=%s/mirror", f->folder);
+    start(f, 0, "--no-cluster-spare", "this daemon owns shard 0 of 1");
+    start(f, MOST - 1, "--cluster-spare", "this daemon is a spare");
+    begin_training(f, 0, MOST - 1);
+    await_steps(f, 100);
+    daemon_freeze(f->at[0].daemon);
+    await_steps(f, 20);
+    assert_true(daemon_says(f->at[MOST - 1].daemon, "was fetched from", 1));
+    daemon_thaw(f->at[0].daemon);
+    assert_int_equal(daemon_await_end(f->at[0].daemon, patient(10)), 75);
+    destroy(f, 0);
+    await_steps(f, 20);
+    end_training(f, 1);
+    /* The new owner ends. The old one's state directory has an older copy of the state, and does not count. */
+    destroy(f, MOST - 1);
+    snprintf(command, sizeof command, "rm -rf %s/mirror", f->folder);
+    assert_int_equal(system(command), 0);
+    f->mirror[0] = '\0';
+    start(f, 0, NULL, "has not the state that its last owner");
+    assert_int_equal(daemon_await_end(f->at[0].daemon, patient(10)), 1);
+    destroy(f, 0);
+    finish(f);
+}
+
 TEST(a_spare_without_the_shards_state_says_why_it_does_not_take_it)
 {
     BEGIN(f, 1);
@@ -381,6 +431,25 @@ TEST(leases_survive_when_the_leader_of_three_members_is_killed)
     destroy(f, 0);
     await_steps(f, 20);
     assert_true(tenure_of(f, 1) > before);
-    end_training(f);
+    end_training(f, 0);
+    finish(f);
+}
+
+TEST(an_etcd_that_speaks_tls_and_wants_a_certificate_is_an_engine_too)
+{
+    char ca[120], cert[120], key[120];
+    BEGIN(f, 0);
+
+    snprintf(ca, sizeof ca, "--cluster-ca=%s/ca.pem", f->etcd->folder);
+    snprintf(cert, sizeof cert, "--cluster-cert=%s/client.pem", f->etcd->folder);
+    snprintf(key, sizeof key, "--cluster-key=%s/client.key", f->etcd->folder);
+    {
+        const char *const with[] = { f->at[0].listen, f->at[0].http_listen, f->engine, ca, cert, key, NULL };
+        const char *const without[] = { f->at[1].listen, f->at[1].http_listen, f->engine, ca, NULL };
+        f->at[0].daemon = daemon_start_until(with, "this daemon owns shard 0 of 1");
+        f->at[1].daemon = daemon_start_until(without, "the engine does not answer");
+    }
+    assert_true(lease_of(f, 0) > 0);
+    stop(f, 1);
     finish(f);
 }

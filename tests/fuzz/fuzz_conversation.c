@@ -590,8 +590,10 @@ static void say_pull(peer *p)
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want at[MOST_PIECES], *list[MOST_PIECES];
     pieces all;
+    const uint8_t how = choice();
 
-    pull.min_step = choice() & 7;
+    pull.min_step = how & 7;
+    pull.form = how >> 6;
     make_pieces(p, &all);
     for (size_t i = 0; i < all.n; i++) {
         paramd__want__init(&at[i]);

@@ -137,6 +137,15 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
         add_fault(plan, others[sim_below(r, sizeof others / sizeof others[0])], r);
 }
 
+/* Each shard takes and loses steps of model state alone. */
+static void separate_model_state(sim_job *job)
+{
+    bool coupled = false;
+
+    for (uint32_t p = 0; p < job->n_params; p++) coupled = coupled || !job->params[p].model_state;
+    if (!coupled) job->whole = job->mixes = false;
+}
+
 /* Lets only those jobs have barriers in which no process goes back: it would meet its barriers again. */
 static void mark_jobs(sim_plan *plan)
 {
@@ -144,6 +153,7 @@ static void mark_jobs(sim_plan *plan)
     for (uint32_t f = 0; f < plan->n_faults; f++)
         for (uint32_t p = 0; plan->faults[f].kind == SIM_CRASH && p < SIM_PARAMS; p++)
             plan->jobs[plan->faults[f].job].params[p].model_state = false;
+    for (uint32_t j = 0; j < plan->n_jobs; j++) separate_model_state(&plan->jobs[j]);
     for (uint32_t j = 0; j < plan->n_jobs; j++)
         for (uint32_t rank = 0; rank < plan->jobs[j].world; rank++)
             if (plan->jobs[j].window[rank] < plan->jobs[j].steps) plan->jobs[j].barriers = false;

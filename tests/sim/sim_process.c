@@ -307,38 +307,28 @@ void pd_io_leave(pd_io *io)
         set_alarm(t);
 }
 
-static void remove_waiter(pd_io *io, const pd_waiter *waiter)
-{
-    pd_waiter **at = &io->waiters;
-
-    while (*at != waiter) at = &(*at)->next;
-    *at = waiter->next;
-}
-
 void pd_io_watch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    waiter->told = waiter->failed = false;
-    waiter->next = io->waiters;
-    io->waiters = waiter;
+    pd_waiter_add(&io->waiters, waiter);
     pd_io_leave(io);
 }
 
 void pd_io_unwatch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    remove_waiter(io, waiter);
+    pd_waiter_remove(&io->waiters, waiter);
 }
 
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
     double end = pd_clock_seconds() + seconds;
-    pd_waiter waiter = { .ticket = ticket, .next = io->waiters };
+    pd_waiter waiter = { .ticket = ticket };
 
-    io->waiters = &waiter;
+    pd_waiter_add(&io->waiters, &waiter);
     ring(thread_of(io));
     while (!pd_core_done(io->core, ticket) && pd_clock_seconds() < end) wait_until(running, ns_of(end));
-    remove_waiter(io, &waiter);
+    pd_waiter_remove(&io->waiters, &waiter);
     return pd_core_done(io->core, ticket);
 }
 

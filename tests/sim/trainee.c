@@ -85,6 +85,13 @@ static bool has_disk_faults(const sim_trainee *t)
     return false;
 }
 
+/* Returns whether a WAL of the job may have begun anew after an error of the disk: nothing leads to its earlier records
+ * any more, so that all shards can have to go back to the checkpoint before them. */
+static bool may_lose_records(const sim_trainee *t)
+{
+    return t->job->logs && has_disk_faults(t);
+}
+
 /* ---- weights ---- */
 
 /* Checks the weights of a parameter: they are those after a step. */
@@ -130,15 +137,6 @@ static uint64_t noted(const sim_trainee *t, uint64_t step)
     return step;
 }
 
-/* Returns whether shards take their steps together: those that have model state alone do not. */
-static bool steps_together(const sim_job *job)
-{
-    bool coupled = false;
-
-    for (uint32_t p = 0; p < job->n_params; p++) coupled = coupled || !job->params[p].model_state;
-    return job->whole && coupled;
-}
-
 /* Asks for the note of this rank: in a job whose parameters take their steps together it is that of the step at which
  * the process goes on, or an older one if a shard that had it has lost the job. */
 static int recall(sim_trainee *t, pd_error *err)
@@ -155,7 +153,7 @@ static int recall(sim_trainee *t, pd_error *err)
     if (bytes != sizeof back || back.job != t->job->number || back.rank != t->rank || back.step != step)
         sim_fail("notes", "%s rank %u gets a note of job %u, rank %u, step %llu for step %llu", t->job->name, t->rank,
                  back.job, back.rank, (unsigned long long)back.step, (unsigned long long)step);
-    if (steps_together(t->job) && !t->of->loose && step != noted(t, t->step) && step != noted(t, t->step + 1))
+    if (t->job->whole && !t->of->loose && step != noted(t, t->step) && step != noted(t, t->step + 1))
         sim_fail("notes", "%s rank %u gets the note of step %llu, and goes on from step %llu", t->job->name, t->rank,
                  (unsigned long long)step, (unsigned long long)t->step);
     return PD_OK;
@@ -174,8 +172,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
                      (unsigned long long)t->step, (unsigned long long)step);
         check_weights(t, p, step);
     }
-    /* A step that a WAL alone makes durable can be lost when all shards go back to a checkpoint. */
-    if (t->step < t->of->acked && !t->job->logs)
+    if (t->step < t->of->acked && !may_lose_records(t))
         sim_fail("durability", "%s rank %u goes on from step %llu, and step %llu was durable on all shards",
                  t->job->name, t->rank, (unsigned long long)t->step, (unsigned long long)t->of->acked);
     sim_cluster_check_number(t->s, t->job);
@@ -240,7 +237,7 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             rc = restart_job(t, err);
         } else if (rc == PD_DATA_LOSS || strstr(err->text, "is left from cluster") != NULL) {
             /* Shards have no step in common; or shard 0 was killed before the job was on its disk. */
-            if (t->of->acked > 0 && !t->job->logs)
+            if (t->of->acked > 0 && !may_lose_records(t))
                 sim_fail("durability", "%s rank %u, and step %llu was durable on all shards: %s", t->job->name, t->rank,
                          (unsigned long long)t->of->acked, err->text);
             sim_cluster_abandon(t->s, t->job, "cannot continue");

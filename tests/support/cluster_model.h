@@ -1,5 +1,6 @@
 /* cluster_model.h - a job on several shards as a bare state machine, without tensors, frames and files: verdicts,
- * private and common recoveries (client/lib/common_step.c), lives, and which checkpoints stay.
+ * private and common recoveries (client/lib/common_step.c), lives, which checkpoints stay, and when a step counts as
+ * durable on all shards (pd_client_sync).
  *
  * Weights are hashes of all that went into them, so a step that is taken from weights of different steps, twice, or
  * with another verdict is seen at once. The functions are in this header because a test chooses the sizes of the
@@ -20,7 +21,18 @@
 enum { KEPT_MOST = 16 };
 
 /* Bugs that the model can have. */
-typedef enum bug { NONE, VERDICT_OF_STEP_BEFORE, GO_BACK_IGNORES_LIFE, COMMON_TOO_HIGH, RESENDS_TO_ALL, BUGS } bug;
+typedef enum bug {
+    NONE,
+    VERDICT_OF_STEP_BEFORE,
+    GO_BACK_IGNORES_LIFE,
+    GO_BACK_IGNORES_DURABLE, /* a shard goes back though a step became durable since the worker has looked */
+    GO_BACK_RAISES_FLOOR,    /* a shard that goes back gives up the steps before, which others may need */
+    ASKS_IN_ANY_ORDER,       /* the shard whose durable step is the lowest is not asked first to go back */
+    SYNC_UNCONFIRMED,        /* a step counts as durable once each shard has said so, at any time */
+    COMMON_TOO_HIGH,
+    RESENDS_TO_ALL,
+    BUGS
+} bug;
 
 typedef struct checkpoint {
     bool there;
@@ -31,6 +43,7 @@ typedef struct shard {
     uint32_t step, life, n_got, writing;      /* writing: step of the checkpoint that is being written; 0: none */
     uint32_t common, floor;                   /* as in pd_checkpoint_policy */
     uint64_t weights, sum, tally, last_tally; /* tally of step + 1, once all ranks have pushed it; that of `step` */
+    bool untouched;                           /* it has got nothing since it was loaded */
     bool got[MOST_RANKS];                     /* which ranks have pushed step + 1 */
     checkpoint at[MOST_STEPS + 1];
     uint32_t crashes, resent, went_back;
@@ -47,20 +60,28 @@ typedef struct worker {
     uint64_t tally[MOST_STEPS + 1][MOST_SHARDS];
     bool told[MOST_STEPS + 1][MOST_SHARDS];
     /* a common recovery: the shards that it has looked at, and that it has asked; the step */
-    bool recovers, asks, asks_rest; /* asks: first the shards that are ahead, then the rest */
+    bool recovers, asks, asks_rest; /* asks: first the shard whose durable step is the lowest, then the rest */
     uint32_t next, common;
     uint32_t seen_step[MOST_SHARDS], seen_life[MOST_SHARDS];
     uint64_t seen_kept[MOST_SHARDS];
+    /* Checkpoints that the shards have told of, as bits. */
+    uint64_t heard[MOST_SHARDS];
+    /* A step that the worker waits for to be durable; 0: none. The shards that have said that it is, and their lives
+     * then; confirms: all have, and are asked once more. */
+    uint32_t sync, waited; /* waited: last step for which it has begun to wait */
+    bool confirms, synced[MOST_SHARDS];
+    uint32_t sync_life[MOST_SHARDS];
 } worker;
 
 typedef struct model {
     uint32_t shards, ranks, steps, every;
     bug bug;
+    bool all_hear; /* each worker knows at once which checkpoints there are: there are fewer states to search */
     shard *s;
     worker *w;
     uint64_t (*right)[MOST_SHARDS]; /* the weights of an undisturbed run */
     const char *fault;              /* what has gone wrong; NULL: nothing */
-    uint32_t crashes;
+    uint32_t crashes, acked;        /* acked: newest step that a worker was told to be durable on all shards */
 } model;
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -124,7 +145,7 @@ static void model_new(model *m, uint32_t shards, uint32_t ranks, uint32_t steps,
     for (uint32_t r = 0; r < ranks; r++) {
         m->w[r].since = 1;
         m->w[r].base[1] = fold(m->right[0], shards);
-        for (uint32_t i = 0; i < shards; i++) m->w[r].life[i] = 1;
+        for (uint32_t i = 0; i < shards; i++) m->w[r].life[i] = m->w[r].heard[i] = 1;
     }
 }
 
@@ -176,6 +197,7 @@ static void load(shard *s, uint32_t step)
     s->weights = s->at[step].weights;
     s->last_tally = s->at[step].tally;
     s->writing = 0;
+    s->untouched = true;
     s->life++;
     clear_round(s);
 }
@@ -186,6 +208,13 @@ static void crash(model *m, shard *s)
     m->crashes++;
     s->common = s->floor = 0;
     load(s, durable(s));
+}
+
+static void begin_checkpoint(shard *s)
+{
+    s->writing = s->step;
+    s->at[s->step].weights = s->weights;
+    s->at[s->step].tally = s->last_tally;
 }
 
 /* The checkpoint that is being written is on the disk. */
@@ -203,6 +232,7 @@ static void push(model *m, uint32_t r, uint32_t i, uint32_t step, uint64_t base)
     shard *s = &m->s[i];
 
     s->got[r] = true;
+    s->untouched = false;
     s->sum += gradient(r, i, step, base);
     if (++s->n_got == m->ranks) s->tally = tally_of(i, step, s->sum);
 }
@@ -218,10 +248,7 @@ static void close_step(model *m, uint32_t i, const uint64_t *tallies)
     s->last_tally = s->tally;
     clear_round(s);
     if (s->weights != m->right[s->step][i]) blame(m, "weights differ from those of an undisturbed run");
-    if (s->step % m->every != 0 || s->writing != 0) return;
-    s->writing = s->step;
-    s->at[s->step].weights = s->weights;
-    s->at[s->step].tally = s->last_tally;
+    if (s->step % m->every == 0 && s->writing == 0) begin_checkpoint(s);
 }
 
 /* ---- a common recovery ---- */
@@ -242,9 +269,11 @@ static void take_over(model *m, worker *w)
     for (uint32_t i = 0; i < m->shards; i++) {
         weights[i] = m->s[i].weights;
         w->life[i] = m->s[i].life;
+        w->heard[i] = w->seen_kept[i];
         w->has_pulled[i] = false;
     }
     w->step = w->seen_step[0];
+    if (w->step < m->acked) blame(m, "a step is taken back that was durable on all shards");
     w->since = w->step + 1;
     if (w->step < MOST_STEPS) w->base[w->step + 1] = fold(weights, m->shards);
     memset(w->told, 0, sizeof w->told);
@@ -296,26 +325,30 @@ static void give_verdict(model *m, worker *w, uint32_t behind)
     close_step(m, behind, tallies);
 }
 
-/* Decides after a look at all shards. */
+/* Returns whether a shard is still as the worker has seen it. */
+static bool is_unchanged(const model *m, const worker *w, uint32_t i)
+{
+    return m->s[i].step == w->seen_step[i] && m->s[i].life == w->seen_life[i];
+}
+
+/* Decides after a look at all shards, which may have gone on meanwhile. */
 static void decide(model *m, worker *w)
 {
     uint32_t behind = 0;
-    bool same = true;
+    bool same = true, unchanged = true;
 
-    for (uint32_t i = 1; i < m->shards; i++) same = same && w->seen_step[i] == w->seen_step[0];
-    for (uint32_t i = 0; same && i < m->shards; i++) same = m->s[i].life == w->seen_life[i];
+    for (uint32_t i = 0; i < m->shards; i++) {
+        same = same && w->seen_step[i] == w->seen_step[0];
+        unchanged = unchanged && is_unchanged(m, w, i);
+    }
     w->next = 0;
-    for (uint32_t i = 0; i < m->shards; i++)
-        if (m->s[i].step != w->seen_step[i] || m->s[i].life != w->seen_life[i] ||
-            list_kept(&m->s[i]) != w->seen_kept[i])
-            return; /* it looks again */
     if (same) {
-        take_over(m, w);
+        if (unchanged) take_over(m, w);
     } else if (lacks_verdict(m, w, &behind)) {
-        give_verdict(m, w, behind);
+        if (unchanged) give_verdict(m, w, behind);
     } else if (choose_common(m, w)) {
         w->asks = true;
-    } else {
+    } else if (unchanged) {
         blame(m, "there is no step to which all shards can go back");
     }
 }
@@ -329,24 +362,52 @@ static void end_round(const model *m, worker *w)
     w->asks_rest = w->asks;
 }
 
+/* Returns the newest of the checkpoints that the worker has seen at a shard. */
+static uint32_t seen_durable(const worker *w, uint32_t i)
+{
+    return 63 - (uint32_t)__builtin_clzll(w->seen_kept[i]);
+}
+
+/* Returns whether the shard is asked before the others: its durable step is the lowest. Once it has gone back, no step
+ * becomes durable on all shards that was not when the worker looked. */
+static bool is_first(const model *m, const worker *w, uint32_t i)
+{
+    for (uint32_t k = 0; k < m->shards; k++)
+        if (seen_durable(w, k) < seen_durable(w, i)) return false;
+    return true;
+}
+
+/* Returns whether a shard refuses to go back: another worker was faster, a step has become durable, or the checkpoint
+ * was removed meanwhile. */
+static bool refuses(const model *m, const worker *w, uint32_t i)
+{
+    const shard *s = &m->s[i];
+
+    if (m->bug != GO_BACK_IGNORES_LIFE && s->life != w->seen_life[i]) return true;
+    if (m->bug != GO_BACK_IGNORES_DURABLE && durable(s) > seen_durable(w, i)) return true;
+    return !s->at[w->common].there && s->step != w->common;
+}
+
 static void ask(model *m, worker *w, uint32_t i)
 {
     shard *s = &m->s[i];
+    bool first = m->bug == ASKS_IN_ANY_ORDER ? w->seen_step[i] > w->common : is_first(m, w, i);
 
-    if ((w->seen_step[i] > w->common) == w->asks_rest) {
+    if (first == w->asks_rest) {
         end_round(m, w);
         return;
     }
-    /* Another worker was faster, or the checkpoint was removed meanwhile: it looks again. */
-    if ((m->bug != GO_BACK_IGNORES_LIFE && s->life != w->seen_life[i]) ||
-        (!s->at[w->common].there && s->step != w->common)) {
+    if (refuses(m, w, i)) { /* the worker looks again */
         w->asks = w->asks_rest = false;
         w->next = 0;
         return;
     }
-    if (s->at[w->common].there) {
+    /* A shard that was loaded at this step, and has got nothing since, has nothing to take back. */
+    if (s->at[w->common].there && !(s->step == w->common && s->untouched)) {
         load(s, w->common);
-        s->common = s->floor = w->common;
+        if (s->floor > w->common) s->floor = w->common;
+        if (s->common > w->common) s->common = s->floor;
+        if (m->bug == GO_BACK_RAISES_FLOOR) s->common = s->floor = w->common;
         s->went_back++;
     }
     end_round(m, w);
@@ -368,23 +429,23 @@ static void recover(model *m, worker *w)
 
 /* ---- a worker ---- */
 
-/* Returns the newest step of which all shards have a checkpoint. */
-static uint32_t known_common(const model *m)
+/* Returns the newest step of which all shards have a checkpoint, as far as the worker knows. */
+static uint32_t known_common(const model *m, const worker *w)
 {
-    uint64_t kept = UINT64_MAX;
-    uint32_t common = MOST_STEPS, most = 0;
+    uint64_t kept = UINT64_MAX, any = 0;
 
     for (uint32_t i = 0; i < m->shards; i++) {
-        kept &= list_kept(&m->s[i]);
-        if (durable(&m->s[i]) > most) most = durable(&m->s[i]);
+        uint64_t heard = m->all_hear ? list_kept(&m->s[i]) : w->heard[i];
+        kept &= heard;
+        any |= heard;
     }
-    while (common > 0 && (kept >> common & 1) == 0) common--;
-    return m->bug == COMMON_TOO_HIGH ? most : common;
+    if (m->bug == COMMON_TOO_HIGH) kept = any;
+    return kept > 0 ? 63 - (uint32_t)__builtin_clzll(kept) : 0;
 }
 
-static void tell_common(const model *m, shard *s)
+static void tell_common(const model *m, const worker *w, shard *s)
 {
-    uint32_t common = known_common(m);
+    uint32_t common = known_common(m, w);
 
     if (common <= s->common || (!s->at[common].there && m->bug != COMMON_TOO_HIGH)) return;
     s->floor = m->bug == COMMON_TOO_HIGH ? common : s->common;
@@ -421,6 +482,7 @@ static bool pull(model *m, worker *w, uint32_t i)
 {
     if (m->s[i].step != w->step + 1 || w->has_pulled[i]) return false;
     w->pulled[i] = m->s[i].weights;
+    w->heard[i] |= list_kept(&m->s[i]);
     w->has_pulled[i] = true;
     for (uint32_t k = 0; k < m->shards; k++)
         if (!w->has_pulled[k]) return true;
@@ -442,6 +504,61 @@ static bool resend(model *m, worker *w, uint32_t r, uint32_t i)
     return true;
 }
 
+/* ---- waiting for a durable step ---- */
+
+/* Lets worker r wait until its present step is durable, before it pushes the next one. Returns whether it has begun
+ * to. */
+static bool begin_sync(model *m, uint32_t r)
+{
+    worker *w = &m->w[r];
+
+    if (w->recovers || w->sync > 0 || w->step <= w->waited) return false;
+    for (uint32_t i = 0; i < m->shards; i++)
+        if (m->s[i].step > w->step || (m->s[i].step == w->step && m->s[i].got[r])) return false;
+    w->sync = w->waited = w->step;
+    w->confirms = false;
+    memset(w->synced, 0, sizeof w->synced);
+    return true;
+}
+
+/* Ends a round of answers: the step is durable on all shards if each has said so once more since all have, in the same
+ * life. */
+static void end_sync_round(model *m, worker *w)
+{
+    bool same = true;
+
+    for (uint32_t i = 0; i < m->shards; i++) {
+        if (!w->synced[i]) return;
+        same = same && w->sync_life[i] == w->life[i];
+    }
+    memset(w->synced, 0, sizeof w->synced);
+    if (same && (w->confirms || m->bug == SYNC_UNCONFIRMED)) {
+        for (uint32_t i = 0; i < m->shards; i++)
+            if (!m->s[i].at[w->sync].there) blame(m, "a step counts as durable that a shard does not have");
+        if (w->sync > m->acked) m->acked = w->sync;
+        w->sync = 0;
+    }
+    w->confirms = same;
+}
+
+/* Asks a shard for a checkpoint of the step. Returns whether anything has changed. */
+static bool sync_shard(model *m, worker *w, uint32_t i)
+{
+    shard *s = &m->s[i];
+
+    if (w->synced[i] || s->step < w->sync) return false;
+    if (!s->at[w->sync].there) {
+        if (s->writing != 0 || s->step != w->sync) return false;
+        begin_checkpoint(s);
+        return true;
+    }
+    w->synced[i] = true;
+    if (!w->confirms) w->sync_life[i] = s->life;
+    w->heard[i] |= list_kept(s);
+    end_sync_round(m, w);
+    return true;
+}
+
 /* Lets worker r do something with shard i. Returns whether anything has changed. */
 static bool act(model *m, uint32_t r, uint32_t i)
 {
@@ -454,11 +571,12 @@ static bool act(model *m, uint32_t r, uint32_t i)
     }
     if (w->life[i] != s->life && s->step < w->step && !window_reaches(w, s)) {
         w->recovers = true;
-        w->next = 0;
+        w->next = w->sync = 0;
         return true;
     }
     if (w->life[i] != s->life) {
         w->life[i] = s->life;
+        w->heard[i] = list_kept(s);
         if (s->step <= w->step) w->has_pulled[i] = false;
         return true;
     }
@@ -467,9 +585,11 @@ static bool act(model *m, uint32_t r, uint32_t i)
         return false;
     }
     if (s->step < w->step && resend(m, w, r, i)) return true;
-    if (s->step == w->step && w->step < m->steps && !s->got[r]) {
+    if (w->sync > 0 && sync_shard(m, w, i)) return true;
+    if (s->step == w->step && w->step < m->steps && w->sync == 0 && !s->got[r]) {
         push(m, r, i, w->step + 1, w->base[w->step + 1]);
-        tell_common(m, s);
+        tell_common(m, w, s);
+        w->heard[i] |= list_kept(s);
         return true;
     }
     if (note_tally(w, s, i) || pull(m, w, i)) return true;
@@ -478,12 +598,21 @@ static bool act(model *m, uint32_t r, uint32_t i)
     return true;
 }
 
+/* A worker dies, and a new process begins. */
+static void replace(model *m, uint32_t r)
+{
+    worker *w = &m->w[r];
+
+    *w = (worker){ .window = w->window, .waited = w->waited, .recovers = true };
+    m->crashes++;
+}
+
 static bool is_done(const model *m)
 {
     for (uint32_t i = 0; i < m->shards; i++)
         if (m->s[i].step < m->steps) return false;
     for (uint32_t r = 0; r < m->ranks; r++)
-        if (m->w[r].step < m->steps || m->w[r].recovers) return false;
+        if (m->w[r].step < m->steps || m->w[r].recovers || m->w[r].sync > 0) return false;
     return true;
 }
 

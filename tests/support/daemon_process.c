@@ -281,6 +281,18 @@ int daemon_stop(test_daemon *daemon, double seconds)
     return status;
 }
 
+void daemons_start(test_daemon **daemons, size_t n, char folder[64])
+{
+    strcpy(folder, "/tmp/paramd-daemons-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < n; i++) {
+        char directory[100];
+        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
+        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", folder, i);
+        daemons[i] = daemon_start(flags);
+    }
+}
+
 int daemons_stop(test_daemon **daemons, size_t n, const char *folder)
 {
     char command[128];

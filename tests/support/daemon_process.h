@@ -25,6 +25,9 @@ int daemon_await_end(test_daemon *daemon, double seconds);
 /* Sends SIGTERM, waits at most `seconds`, then kills the daemon. Returns its exit status, 128 + signal, or -1: it was
  * killed. Frees `daemon`. */
 int daemon_stop(test_daemon *daemon, double seconds);
+/* Makes a folder, and starts n daemons that have state directories in it, one thread for steps and one of the pool.
+ * `folder` receives its path. */
+void daemons_start(test_daemon **daemons, size_t n, char folder[64]);
 /* Stops n daemons, each within 20 s, and removes their folder. Returns 0 if all have exited with status 0. */
 int daemons_stop(test_daemon **daemons, size_t n, const char *folder);
 /* Stops the daemon within 20 s, and checks that it exits with status 0. Frees `daemon`. */

@@ -1,5 +1,5 @@
-/* engine_model.h - an engine in memory, for tests of a cluster's state machines: keys, leases, and a sequence of changes,
- * as etcd has them. The test sets the time, cuts links, and loses calls and answers. */
+/* engine_model.h - an engine in memory, for tests of a cluster's state machines: keys, leases, and a sequence of
+ * changes, as etcd has them. The test sets the time, cuts links, and loses calls and answers. */
 #ifndef ENGINE_MODEL_H
 #define ENGINE_MODEL_H
 

@@ -12,6 +12,7 @@
 
 #include "test.h"
 #include "daemon_process.h"
+#include "pki.h"
 
 int free_port(void)
 {
@@ -34,12 +35,15 @@ bool etcd_is_there(void)
 /* Starts a member. A short election makes tests with a killed leader short. */
 void etcd_restart(test_etcd *etcd, int i)
 {
-    char name[16], data[96], client[64], peer[64], cluster[300] = "", log[96];
+    char name[16], data[96], client[64], peer[64], cluster[300] = "", log[96], cert[96], key[96], ca[96];
 
     snprintf(name, sizeof name, "m%d", i);
     snprintf(data, sizeof data, "%s/%d", etcd->folder, i);
     snprintf(log, sizeof log, "%s/%d.log", etcd->folder, i);
-    snprintf(client, sizeof client, "http://127.0.0.1:%d", etcd->port[i]);
+    snprintf(client, sizeof client, "%s://127.0.0.1:%d", etcd->secure ? "https" : "http", etcd->port[i]);
+    snprintf(cert, sizeof cert, "--cert-file=%s/etcd.pem", etcd->folder);
+    snprintf(key, sizeof key, "--key-file=%s/etcd.key", etcd->folder);
+    snprintf(ca, sizeof ca, "--trusted-ca-file=%s/ca.pem", etcd->folder);
     snprintf(peer, sizeof peer, "http://127.0.0.1:%d", etcd->peer_port[i]);
     for (int k = 0; k < etcd->n; k++)
         snprintf(cluster + strlen(cluster), sizeof cluster - strlen(cluster), "%sm%d=http://127.0.0.1:%d",
@@ -50,7 +54,8 @@ void etcd_restart(test_etcd *etcd, int i)
     if (freopen(log, "a", stderr) == NULL || dup2(fileno(stderr), STDOUT_FILENO) < 0) _exit(126);
     execlp("etcd", "etcd", "--name", name, "--data-dir", data, "--listen-client-urls", client,
            "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-           "--initial-cluster", cluster, "--logger", "zap", (char *)NULL);
+           "--initial-cluster", cluster, "--logger", "zap", etcd->secure ? cert : (char *)NULL, key, ca,
+           "--client-cert-auth", (char *)NULL);
     _exit(127);
 }
 
@@ -99,7 +104,8 @@ static bool has_leader(void *arg)
     return etcd_leader(etcd) >= 0;
 }
 
-test_etcd *etcd_start(int n)
+/* Makes the folder, and chooses ports. */
+static test_etcd *make(int n, const char *scheme)
 {
     test_etcd *etcd = calloc(1, sizeof *etcd);
 
@@ -110,9 +116,35 @@ test_etcd *etcd_start(int n)
     for (int i = 0; i < n; i++) {
         etcd->port[i] = free_port();
         etcd->peer_port[i] = free_port();
-        snprintf(etcd->engine + strlen(etcd->engine), sizeof etcd->engine - strlen(etcd->engine),
-                 "%setcd://127.0.0.1:%d", i > 0 ? "," : "", etcd->port[i]);
+        snprintf(etcd->engine + strlen(etcd->engine), sizeof etcd->engine - strlen(etcd->engine), "%s%s://127.0.0.1:%d",
+                 i > 0 ? "," : "", scheme, etcd->port[i]);
     }
+    return etcd;
+}
+
+test_etcd *etcd_start_secure(void)
+{
+    test_etcd *etcd = make(1, "etcds");
+    char ca[96], cert[96], key[96];
+    pki_authority *authority;
+
+    etcd->secure = true;
+    snprintf(ca, sizeof ca, "%s/ca.pem", etcd->folder);
+    authority = pki_new("etcd", ca);
+    for (int i = 0; i < 2; i++) {
+        snprintf(cert, sizeof cert, "%s/%s.pem", etcd->folder, i == 0 ? "etcd" : "client");
+        snprintf(key, sizeof key, "%s/%s.key", etcd->folder, i == 0 ? "etcd" : "client");
+        pki_issue(authority, i == 0 ? "IP:127.0.0.1" : NULL, 1, cert, key);
+    }
+    pki_free(authority);
+    etcd_restart(etcd, 0);
+    return etcd;
+}
+
+test_etcd *etcd_start(int n)
+{
+    test_etcd *etcd = make(n, "etcd");
+
     for (int i = 0; i < n; i++) etcd_restart(etcd, i);
     if (!await(has_leader, etcd, patient(30))) fail_msg("etcd has no leader");
     return etcd;

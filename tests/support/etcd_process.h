@@ -13,6 +13,7 @@ typedef struct test_etcd {
     pid_t pid[ETCDS]; /* 0: the member does not run */
     int port[ETCDS], peer_port[ETCDS];
     char folder[64];
+    bool secure; /* it speaks TLS, and clients need a certificate; the folder has ca.pem, client.pem and client.key */
     char engine[200]; /* for cluster.engine */
 } test_etcd;
 
@@ -23,6 +24,8 @@ int free_port(void);
 bool etcd_is_there(void);
 /* Starts 1 or 3 members, and waits until they have a leader. Fails the test otherwise. */
 test_etcd *etcd_start(int n);
+/* Starts one member that speaks TLS. Does not wait until it answers. */
+test_etcd *etcd_start_secure(void);
 /* Kills all members with SIGKILL, and removes the folder. Accepts NULL. */
 void etcd_end(test_etcd *etcd);
 /* Kills a member with SIGKILL; starts it again with its data. */

@@ -128,6 +128,7 @@ typedef struct rig {
     uint64_t barriers;   /* for the next Hellos */
     uint64_t seen;       /* for the next Hellos: steps that the processes have seen closed */
     uint64_t course;     /* for the next Hellos: the course of these steps */
+    uint64_t looked;     /* for the next requests to go back: 1 + the durable step that the worker has seen */
     /* what the last welcome said: the lowest step of the job, and its course */
     uint64_t welcome_step, welcome_course;
     /* called with each effect before the rig takes it; NULL: nobody watches */

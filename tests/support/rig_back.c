@@ -117,6 +117,7 @@ int rig_go_back(rig *r, const char *job, uint32_t rank, uint64_t conn, uint64_t 
     request->u.go_back.job_name = job != NULL ? must(strdup(job)) : NULL;
     request->u.go_back.step = step;
     request->u.go_back.life = life;
+    request->u.go_back.durable = r->looked;
     request->u.go_back.wait_ns = 60 * 1000000000ull;
     rig_apply(r, request);
     rig_work(r);

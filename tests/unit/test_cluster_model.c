@@ -3,15 +3,6 @@
 #include "test.h"
 #include "cluster_model.h"
 
-/* A worker dies, and a new process begins. */
-static void replace(model *m, uint32_t r)
-{
-    worker *w = &m->w[r];
-
-    *w = (worker){ .window = w->window, .recovers = true };
-    m->crashes++;
-}
-
 /* Checks what must hold at the end: shards that were not lost have got nothing twice, and went back only for others. */
 static void check_counts(model *m, bool all_have_windows)
 {
@@ -41,6 +32,18 @@ typedef struct size {
     uint32_t window; /* of all workers; UINT32_MAX: some have one */
 } size;
 
+/* A worker that is slow for a while: it does nothing. */
+typedef struct stall {
+    uint32_t rank;
+    uint64_t until; /* number of the first turn after that */
+} stall;
+
+static void draw_stall(stall *slow, dice *d, uint32_t ranks, uint64_t turn)
+{
+    if (turn < slow->until || throw(d, 100) != 0) return;
+    *slow = (stall){ .rank = throw(d, ranks), .until = turn + throw(d, 600) };
+}
+
 /* Runs a job with crashes at random moments. Returns what has gone wrong; NULL: nothing. */
 static const char *run(const size *z, bug b, uint64_t seed, uint32_t *happened)
 {
@@ -48,14 +51,18 @@ static const char *run(const size *z, bug b, uint64_t seed, uint32_t *happened)
     uint64_t turns = 0, most = (uint64_t)z->shards * z->ranks * z->steps * 400 + 2000000, gap;
     uint32_t left = z->crashes;
     const char *fault;
+    stall slow = { 0 };
     model m;
 
     model_new(&m, z->shards, z->ranks, z->steps, z->every, b);
     for (uint32_t r = 0; r < z->ranks; r++) m.w[r].window = z->window == UINT32_MAX ? throw(&d, 2) * 8 : z->window;
     gap = (uint64_t)z->shards * z->ranks * z->steps * 4 / (z->crashes + 1) + 1;
     while (m.fault == NULL && !(turns % 64 == 0 && is_done(&m)) && turns++ < most) {
-        (void)act(&m, throw(&d, m.ranks), throw(&d, m.shards));
+        uint32_t rank = throw(&d, m.ranks);
+        if (z->shards < 8) draw_stall(&slow, &d, m.ranks, turns);
+        if (turns >= slow.until || rank != slow.rank) (void)act(&m, rank, throw(&d, m.shards));
         if (throw(&d, 50) == 0) (void)finish_writing(&m.s[throw(&d, m.shards)]);
+        if (throw(&d, 50) == 0) (void)begin_sync(&m, throw(&d, m.ranks));
         if (left == 0 || throw(&d, (uint32_t)gap) != 0) continue;
         left--;
         if (z->workers_die && throw(&d, 3) == 0)
@@ -111,6 +118,8 @@ HOLDS(a_verdict_of_the_step_before_is_found,
       assert_true(find(VERDICT_OF_STEP_BEFORE, &(size){ 2, 2, 8, 2, 0, false, 0 }) > 0));
 HOLDS(going_back_in_another_life_is_found,
       assert_true(find(GO_BACK_IGNORES_LIFE, &(size){ 3, 8, 20, 3, 2, false, 0 }) > 0));
+HOLDS(giving_up_earlier_steps_when_going_back_is_found,
+      assert_true(find(GO_BACK_RAISES_FLOOR, &(size){ 2, 2, 30, 1, 20, true, UINT32_MAX }) > 0));
 HOLDS(a_common_step_that_not_all_have_is_found,
       assert_true(find(COMMON_TOO_HIGH, &(size){ 3, 3, 40, 2, 6, false, 0 }) > 0));
 HOLDS(resending_to_all_shards_is_found, assert_true(find(RESENDS_TO_ALL, &(size){ 3, 3, 20, 3, 4, false, 60 }) > 0));

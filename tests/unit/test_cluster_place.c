@@ -1,5 +1,5 @@
-/* Tests which daemon of a cluster owns which shard, what it knows of the others, and what it does when the engine, other
- * daemons or links fail. The engine is a model in memory, and the test sets the time. */
+/* Tests which daemon of a cluster owns which shard, what it knows of the others, and what it does when the engine,
+ * other daemons or links fail. The engine is a model in memory, and the test sets the time. */
 #include <syslog.h>
 
 #include "test.h"
@@ -216,6 +216,28 @@ TEST(a_daemon_that_starts_again_in_place_needs_not_wait_and_has_a_higher_tenure,
     assert_true(table_of(m)->tenure > before);
     pass(f, 2 * TTL);
     assert_int_equal(model_get(&f->model, "/paramd/c/shard/0")->tenure, table_of(m)->tenure);
+}
+
+TEST(a_spare_learns_the_number_of_shards_from_the_owners, fixture *f)
+{
+    member *a = add(f, 0, 3), *spare = add(f, -1, 1);
+
+    pass(f, 1000);
+    stop(a);
+    pass(f, 2 * TTL);
+    assert_true(owns(spare, 0));
+    assert_int_equal(table_of(spare)->n_shards, 3);
+}
+
+TEST(an_owner_that_says_another_number_of_shards_is_warned, fixture *f)
+{
+    member *b;
+
+    add(f, 0, 3);
+    pass(f, 500);
+    b = add(f, 1, 2);
+    pass(f, 500);
+    assert_non_null(strstr(b->said, "tcp://host0:7070 has another cluster.shards, 3, than this daemon, 2"));
 }
 
 TEST(of_two_spares_one_takes_the_shard_and_the_other_waits_on, fixture *f)

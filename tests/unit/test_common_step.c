@@ -61,6 +61,25 @@ HOLDS(without_a_step_that_all_have_there_is_none, expect_none(STATES(at(400, 400
 HOLDS(a_shard_that_has_lost_everything_is_no_obstacle_to_others_at_the_start,
       expect(STATES(at(0, 0, 0, 0), at(0, 0, 0, 0)), 0));
 
+/* Returns a shard whose durable step this is. */
+static pd_shard_state durable_at(uint64_t durable)
+{
+    return (pd_shard_state){ .step = 9, .top = 9, .durable = durable };
+}
+
+static unsigned first_of(const pd_shard_state *states, size_t n)
+{
+    unsigned first = 0;
+
+    for (size_t i = 0; i < n; i++) first |= (unsigned)pd_shard_goes_first(states, n, i) << i;
+    return first;
+}
+
+HOLDS(the_shard_with_the_lowest_durable_step_goes_back_first,
+      assert_int_equal(first_of(STATES(durable_at(8), durable_at(5), durable_at(6))), 1 << 1));
+HOLDS(shards_with_the_same_durable_step_go_back_together,
+      assert_int_equal(first_of(STATES(durable_at(5), durable_at(8), durable_at(5))), 1 << 0 | 1 << 2));
+
 /* Returns a shard at `step` that has model state alone. */
 static pd_shard_state free_at(uint64_t step)
 {

@@ -83,7 +83,7 @@ static void join(world *w)
     peer_welcome(w->p);
 }
 
-/* Lets time pass until the core has nothing more to do for `ns`, and counts its Shards requests, which get no answer. */
+/* Lets `ns` pass, and returns how many requests Shards the core makes, which get no answer. */
 static int asks_within(peer *p, uint64_t ns)
 {
     uint64_t end = p->now + ns;
@@ -415,6 +415,30 @@ TEST(a_cluster_of_one_shard_is_joined_like_a_server_alone, world *w)
     peer_welcome(p);
     assert_int_equal(peer_finish(p, p->core->welcome_ticket, &err), PD_OK);
     assert_false(p->core->following.spread);
+    peer_free(p);
+}
+
+TEST(a_job_of_one_server_that_is_older_than_its_cluster_follows_no_shard, world *w)
+{
+    peer *p = lone_worker(w);
+    pd_ticket_id declared;
+
+    p->tenure = p->shards_known = 0; /* the server has no engine yet */
+    p->creator = 1000;
+    peer_connect(p);
+    peer_welcome(p);
+    declared = peer_declare(p, sizes, PARAMS);
+    peer_answer_declare(p, PARAMS, 0);
+    assert_int_equal(peer_finish(p, declared, NULL), PD_OK);
+    p->core->begun = true;
+    peer_cut(p);
+    p->tenure = 5;
+    p->shards_known = 4;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(p->core->link.welcomed);
+    peer_answer_declare(p, PARAMS, 0);
+    assert_int_equal(asks_within(p, 3 * SECOND), 0);
     peer_free(p);
 }
 

@@ -571,6 +571,7 @@ TEST(options_that_decide_the_state_stay_as_declared)
         { "rmsprop", "momentum", "0.9", "0" },
         { "ademamix", "betas[0]", "0.9", "0" },
         { "ademamix", "betas[0]", "0", "0.9" },
+        { "schedule_free", "betas[0]", "0.9", "0.8" },
         { "schedule_free", "inner_momentum", "0", "0.9" },
         { "schedule_free", "inner_momentum", "0.9", "0" },
     };

@@ -220,7 +220,7 @@ static void ademamix_twin(const pd_hypers *h, twin *t, const float *gradient)
     }
 }
 
-/* Moves z and x by a step of size `rate` along u, where x takes the share c of the new z, and computes y. a is z - y. */
+/* Moves z and x by a step of size `rate` along u, where x takes the share c of the new z. Computes y. a is z - y. */
 static void average_steps(twin *t, int i, double beta, double c, double rate, double u)
 {
     const double z = t->w[i] + t->a[i], x = (t->w[i] - (1 - beta) * z) / beta, z_now = z - rate * u,

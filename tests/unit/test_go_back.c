@@ -199,6 +199,64 @@ TEST(who_is_slower_than_another_one_is_told_to_look_again, void *given)
     assert_int_equal(pd_steps_least(&the_job(r)->steps), 8);
 }
 
+/* Another worker may have been told meanwhile that step 12 is durable on all shards. */
+TEST(a_step_that_became_durable_after_the_look_is_not_taken_back, void *given)
+{
+    rig *r = given;
+
+    assert_int_equal(the_job(r)->checkpointing.durable_step, 12);
+    r->looked = 1 + 8;
+    assert_int_equal(worker_goes_back(r, 8), PD_ABORTED);
+    assert_non_null(strstr(r->error.text, "step 12 of job job is durable now, and 8 was the last when you looked"));
+    assert_int_equal(worker_goes_back(r, 4), PD_ABORTED);
+    assert_false(the_job(r)->goes_back);
+    r->looked = 1 + 12;
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    assert_int_equal(pd_steps_least(&the_job(r)->steps), 8);
+    course_join(r, &courses[0]);
+    r->looked = 1 + 4;
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+}
+
+/* A worker that has looked while another one brought the shards together would undo that, and so on. */
+TEST(a_job_that_has_got_nothing_since_stays, void *given)
+{
+    uint64_t life;
+    rig *r = given;
+
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    course_join(r, &courses[0]);
+    life = the_job(r)->life;
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    assert_int_equal(the_job(r)->life, life);
+    assert_int_equal(the_job(r)->counts.went_back, 1);
+    course_step_to(r, &courses[0], 9, 1);
+    assert_int_equal(worker_goes_back(r, 8), PD_OK);
+    assert_true(the_job(r)->life != life);
+    assert_int_equal(the_job(r)->counts.went_back, 2);
+}
+
+/* Step 12 need not be durable on all shards: another one may just have been at it, and go back further if it is
+ * killed. */
+TEST(a_job_that_goes_back_keeps_what_other_shards_can_go_back_to, void *given)
+{
+    pd_checkpoint_policy *checkpointing = &the_job(given)->checkpointing;
+
+    checkpointing->floored = true;
+    checkpointing->common = 8;
+    checkpointing->floor = 4;
+    assert_int_equal(worker_goes_back(given, 12), PD_OK);
+    checkpointing = &the_job(given)->checkpointing;
+    assert_true(checkpointing->floored);
+    assert_int_equal(checkpointing->common, 8);
+    assert_int_equal(checkpointing->floor, 4);
+    course_join(given, &courses[0]);
+    assert_int_equal(worker_goes_back(given, 4), PD_OK);
+    checkpointing = &the_job(given)->checkpointing;
+    assert_int_equal(checkpointing->common, 4);
+    assert_int_equal(checkpointing->floor, 4);
+}
+
 TEST(what_cannot_be_is_refused_in_words, void *given)
 {
     rig *r = given, other;
@@ -381,6 +439,71 @@ TEST(other_jobs_have_their_turn_while_the_job_is_loaded)
     assert_int_equal(pd_steps_least(&the_job(&r)->steps), 4);
     assert_true(parts >= 2 * COURSE_PARAMS);
     rig_free(&r);
+}
+
+enum { OTHER_CONN = 300 };
+
+/* Lets a job go back to step 7. Its checkpoint of step 4 is loaded, and the record of step 5 is read. Each part of the
+ * work is the smallest one. Returns the number of another job. */
+static uint32_t begin_to_repeat(rig *r, const course *p)
+{
+    pd_store_config config = durable_config();
+    uint32_t other;
+
+    config.batch_ns = 1;
+    rig_new(r, &config);
+    other = rig_start(r, "other", 1, OTHER_CONN, &(int64_t){ 5 }, 1, "durability=none", NULL);
+    r->keeps_older = true;
+    course_join(r, p);
+    course_initialise(r, p);
+    step_to(r, p, 1, 8);
+    r->lazy_back = true;
+    assert_int_equal(worker_goes_back(r, 7), RIG_NO_ANSWER);
+    rig_apply(r, rig_answer_order(r));
+    rig_work(r);
+    assert_null(the_job(r));
+    pd_store_apply(r->store, rig_answer_order(r), r->now);
+    return other;
+}
+
+TEST(other_jobs_train_while_steps_are_repeated)
+{
+    const course *p = &courses[1];
+    uint64_t parts = 0, steps = 0;
+    rig r;
+    uint32_t other = begin_to_repeat(&r, p);
+
+    for (; pd_store_work(r.store, r.now); parts++) {
+        rig_absorb(&r);
+        if (rig_versions(&r, other, 0)->step == steps)
+            assert_int_equal(rig_push(&r, other, 0, OTHER_CONN, ++steps, 0, (float[5]){ 1, 1, 1, 1, 1 }, 5), PD_OK);
+    }
+    assert_null(the_job(&r));
+    assert_true(parts >= 4 * COURSE_PARAMS);
+    assert_true(steps >= COURSE_PARAMS);
+    rig_absorb(&r);
+    r.lazy_back = false;
+    rig_go_back_ordered(&r);
+    rig_work(&r);
+    assert_int_equal(pd_steps_least(&the_job(&r)->steps), 7);
+    course_join(&r, p);
+    step_to(&r, p, 8, COURSE_STEPS);
+    compare_with_undisturbed(&r, p);
+    rig_free(&r);
+}
+
+TEST(a_server_may_stop_while_a_step_is_repeated)
+{
+    bool more = true;
+
+    for (int parts = 0; more; parts++) {
+        rig r;
+
+        begin_to_repeat(&r, &courses[1]);
+        for (int i = 0; more && i < parts; i++) more = pd_store_work(r.store, r.now);
+        rig_absorb(&r);
+        rig_free(&r);
+    }
 }
 
 /* The daemon stops while the disk reads, while tasks are out, and while parts are read. */

@@ -126,7 +126,7 @@ static found look(const pd_disk *disk, const char *job_dir, log_course *c)
     pd_checkpoint_image_free(image);
     const pd_wal_source from = { disk, job_dir, LOG_CREATOR, PD_WAL_STEPS, out.step };
     assert_int_equal(pd_wal_read(&from, check_record, c, &about, NULL), PD_OK);
-    assert_int_equal(about.damage.code, PD_OK);
+    if (about.damage.code != PD_OK) fail_msg("%s: %s", job_dir, about.damage.text);
     out.last = about.last;
     return out;
 }
@@ -475,4 +475,85 @@ TEST(decisions_never_overtake_their_checkpoint, fixture *f)
     assert_int_equal(pass(f), PD_OK);
     assert_int_equal(pd_wal_survey(&from, &about, NULL), PD_OK);
     assert_int_equal(about.last, 8);
+}
+
+/* ---- whatever happens ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Reads a stream of decisions, and compares its records with what was written. */
+static pd_wal_about decisions(fixture *f, const pd_disk *disk, const char *job_dir)
+{
+    const pd_wal_source from = { disk, job_dir, LOG_CREATOR, PD_WAL_DECISIONS, 0 };
+    pd_wal_about about;
+
+    assert_int_equal(pd_wal_read(&from, check_record, &f->course, &about, NULL), PD_OK);
+    if (about.damage.code != PD_OK) fail_msg("%s: %s", job_dir, about.damage.text);
+    return about;
+}
+
+static void assert_same(fixture *f)
+{
+    pd_wal_about source, target;
+
+    if (!f->course.control) {
+        assert_follows(f);
+        return;
+    }
+    source = decisions(f, &f->course.disk, LOG_JOB_DIR);
+    target = decisions(f, &f->disk, MIRROR_JOB);
+    assert_int_equal(target.last, source.last);
+    assert_int_equal(target.entries, source.entries);
+    assert_int_equal(mirrored(f).step, look(&f->course.disk, LOG_JOB_DIR, &f->course).step);
+}
+
+/* Lets something happen to the daemon or to the mirror. */
+static void happen(fixture *f, uint64_t *random)
+{
+    log_course *c = &f->course;
+    uint64_t what = next_random(random) % 12, chance = next_random(random);
+
+    if (what < 5 && c->step + 4 < LOG_MOST_STEPS) course_steps(c, 1 + chance % 4);
+    if (what == 5 && c->step > c->base) checkpoint(f, c->base + 1 + chance % (c->step - c->base), 2);
+    if (what == 6) mem_disk_fail_at(f->memory, (int64_t)(chance % 60), chance % 2 == 0 ? EIO : ENOSPC);
+    if (what == 7) {
+        mem_disk_crash(f->memory, (mem_disk_crash_kind)(chance % 3), chance);
+        if (!c->control) assert_true(mirrored(f).last >= f->told);
+        begin_life(f);
+    }
+    if (what == 8) {
+        course_stop(c);
+        if (chance % 2 == 0) mem_disk_crash(c->memory, (mem_disk_crash_kind)(chance % 3), chance);
+        course_return(c);
+        begin_life(f);
+    }
+    if (what > 8 && pass(f) == PD_OK && c->base > 0) {
+        mem_disk_fail_at(f->memory, -1, 0);
+        assert_same(f);
+    }
+}
+
+TEST(a_mirror_follows_whatever_happens, fixture *unused)
+{
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        fixture f = { 0 };
+        uint64_t random = seed;
+        set_up(&f);
+        f.course.control = seed % 2 == 0;
+        for (int i = 0; i < 60; i++) happen(&f, &random);
+        mem_disk_fail_at(f.memory, -1, 0);
+        (void)pass(&f); /* continues with segments that an error has left in part */
+        assert_int_equal(pass(&f), PD_OK);
+        if (f.course.base > 0) assert_same(&f);
+        assert_int_equal(f.n_remarks, 0);
+        tear_down(&f);
+    }
 }

@@ -1,5 +1,5 @@
-/* Tests that a state directory made from a mirror has the mirror's newest intact state, verified, or is as before: power
- * cuts, calls that fail, damage, and states that are newer. */
+/* Tests that a state directory made from a mirror has the mirror's newest intact state, verified, or is as before:
+ * power cuts, calls that fail, damage, and states that are newer. */
 #include "test.h"
 #include "checkpoint_sample.h"
 #include "mirror.h"

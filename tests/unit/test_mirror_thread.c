@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+WITH_THREADS();
+
 #define SECOND_NS ((uint64_t)1000000000)
 
 /* The real file system. Files that are created in the mirror wait at a gate, or fail. */
@@ -19,7 +21,8 @@ typedef struct gated_files {
     pd_disk_pass base; /* must be the first member */
     const char *mirror;
     gate gate;
-    atomic_int number; /* error of create; 0: none */
+    atomic_int number;   /* error of create; 0: none */
+    atomic_int returned; /* how often a file was created in the mirror, or could not be */
 } gated_files;
 
 typedef struct fixture {
@@ -32,12 +35,22 @@ typedef struct fixture {
 static int create(void *arg, const char *path, uint64_t bytes, int *file)
 {
     gated_files *f = arg;
+    bool mirrors = strncmp(path, f->mirror, strlen(f->mirror)) == 0;
+    int number;
 
-    if (strncmp(path, f->mirror, strlen(f->mirror)) == 0) {
-        gate_pass(&f->gate);
-        if (atomic_load(&f->number) != 0) return atomic_load(&f->number);
-    }
-    return f->base.below->create(f->base.below->arg, path, bytes, file);
+    if (mirrors) gate_pass(&f->gate);
+    number = mirrors ? atomic_load(&f->number) : 0;
+    if (number == 0) number = f->base.below->create(f->base.below->arg, path, bytes, file);
+    if (mirrors) atomic_fetch_add(&f->returned, 1);
+    return number;
+}
+
+static void init_files(gated_files *files, const char *mirror)
+{
+    pd_disk_pass_init(&files->base, &pd_disk_posix);
+    files->base.functions.create = create;
+    files->mirror = mirror;
+    gate_init(&files->gate);
 }
 
 static int start(fixture *f, const pd_disk *disk, pd_mirror_thread **out)
@@ -55,10 +68,7 @@ static void set_up(fixture *f)
     snprintf(f->mirror, sizeof f->mirror, "%s/mirror", f->dir);
     assert_int_equal(pd_disk_posix.make_dir(NULL, f->state_dir), 0);
     assert_int_equal(pd_disk_posix.make_dir(NULL, f->mirror), 0);
-    pd_disk_pass_init(&f->files.base, &pd_disk_posix);
-    f->files.base.functions.create = create;
-    f->files.mirror = f->mirror;
-    gate_init(&f->files.gate);
+    init_files(&f->files, f->mirror);
     f->done = pd_mailbox_new(NULL, NULL);
     assert_int_equal(start(f, &f->files.base.functions, &f->thread), PD_OK);
 }
@@ -154,18 +164,27 @@ TEST(the_end_does_not_wait_for_a_mirror_that_is_down, fixture *f)
 
 TEST(the_end_leaves_a_mirror_alone_that_does_not_answer, fixture *f)
 {
+    static gated_files files; /* the thread that is left may use it after the test */
+    static char mirror[sizeof f->mirror];
     uint64_t begun;
 
-    gate_shut(&f->files.gate, true);
+    assert_true(pd_mirror_thread_stop(f->thread, UINT64_MAX));
+    memcpy(mirror, f->mirror, sizeof mirror);
+    init_files(&files, mirror);
+    assert_int_equal(start(f, &files.base.functions, &f->thread), PD_OK);
+    gate_shut(&files.gate, true);
     checkpoint(f, 3);
-    gate_await(&f->files.gate);
+    gate_await(&files.gate);
     begun = pd_clock_ns();
     assert_false(pd_mirror_thread_stop(f->thread, UINT64_MAX));
     f->thread = NULL;
     assert_true(pd_clock_ns() - begun < 9 * SECOND_NS);
-    pd_mailbox_close(f->done); /* the thread finds it closed, or has nothing to tell */
-    gate_shut(&f->files.gate, false);
-    nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL); /* it ends by itself */
+    pd_mailbox_close(f->done);
+    gate_shut(&files.gate, false); /* the thread gets its answer, and ends by itself */
+    for (int i = 0; atomic_load(&files.returned) == 0; i++) {
+        assert_true(i < 6000);
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
 }
 
 TEST(a_mirror_that_another_daemon_has_is_down, fixture *f)

@@ -74,6 +74,7 @@ TEST(a_reset_state_is_that_of_a_new_job_and_weights_stay)
         "* adam",
         "* shampoo",
         "* kron",
+        "* kron dQ=QUAD root_delay=1",
         "* delayed_nesterov period=4",
         "* ademamix",
         "* mars",

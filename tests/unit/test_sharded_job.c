@@ -667,3 +667,33 @@ TEST(uneven_loads_are_told_once)
     free(r);
     free(other);
 }
+
+/* Otherwise a restart would find the checkpoint and no record of its step, and begin a chain: no record would lead to
+ * steps before it, to which all shards may have to go back. */
+TEST(a_checkpoint_waits_until_the_disk_has_the_record_of_its_step)
+{
+    pd_store_config config = cluster_config();
+    cluster c;
+    rig *r;
+
+    config.keeps = true;
+    cluster_start(&c, 2, 2, &config, cluster_small_model(), "durability=log checkpoint_every=2 nonfinite_scope=job",
+                  "* adam");
+    r = c.shard[1];
+    r->lazy_wal = true;
+    take_steps(&c, 1, 2);
+    assert_int_equal(c.shard[0]->disk->step, 2);
+    assert_int_equal(r->disk->step, 0);
+    rig_write_record(r);
+    rig_work(r);
+    assert_int_equal(r->disk->step, 0);
+    rig_write_record(r);
+    rig_work(r);
+    assert_int_equal(r->disk->step, 2);
+    take_steps(&c, 3, 4);
+    r->wal_error = "no space left";
+    rig_write_record(r);
+    rig_work(r);
+    assert_int_equal(r->disk->step, 4);
+    cluster_free(&c);
+}

@@ -61,6 +61,8 @@ static void tear_down(worker *w)
     shard_servers_end(w->servers);
 }
 
+WITH_THREADS();
+
 FIXTURE(worker, set_up, tear_down);
 
 static void begin_with_all(worker *w)

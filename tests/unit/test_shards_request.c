@@ -1,5 +1,5 @@
-/* Tests what a daemon with a table of shards tells workers and operators, and which workers it refuses. The table is the
- * test's. */
+/* Tests what a daemon with a table of shards tells workers and operators, and which workers it refuses. The table is
+ * the test's. */
 #include "test.h"
 #include "conversation.h"
 #include "loop.h"

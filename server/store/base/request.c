@@ -33,7 +33,8 @@ static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
            kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED &&
-           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK && kind != PD_REQ_MIRRORED;
+           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK &&
+           kind != PD_REQ_MIRRORED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)

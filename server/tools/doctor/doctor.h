@@ -127,8 +127,8 @@ bool pd_leads_here(const char *addresses);
 void pd_ask_settings(pd_machine *machine);
 /* Asks the daemon that the user has named, if any, for its status, and checks the status. */
 void pd_check_daemon(const pd_machine *machine, pd_finding *out);
-/* Checks that the daemons of a cluster have the same version, kernels and chunks, that their clocks agree, and that each
- * shard has an owner, as far as they have a table of shards. */
+/* Checks that the daemons of a cluster have the same version, kernels and chunks, that their clocks agree, and that
+ * each shard has an owner, as far as they have a table of shards. */
 void pd_check_cluster(const pd_machine *machine, pd_finding *out);
 
 #endif

@@ -215,8 +215,9 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
-static set_key set_meta, set_t5x, set_kron, set_soap, set_keller, set_none;
-static finish_config finish_nadam, finish_google, finish_meta_2026, finish_hyperball, finish_keller, finish_average;
+static set_key set_meta, set_t5x, set_kron, set_psgd, set_soap, set_keller, set_none;
+static finish_config finish_nadam, finish_google, finish_meta_2026, finish_psgd, finish_hyperball, finish_keller,
+    finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
@@ -303,6 +304,12 @@ static const struct entry {
       .rate = "learning_rate",
       .set = set_kron,
       .execution = { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads" } },
+    { .system = "psgd_torch",
+      .name = "kron",
+      .rate = "learning_rate",
+      .set = set_psgd,
+      .finish = finish_psgd,
+      .execution = { "preconditioner_update_probability" } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -491,6 +498,38 @@ static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_
     if (strcmp(key, "learning_rate") == 0 && schedule != NULL) return PD_OK;
     if (schedule != NULL && strcmp(schedule, "anneal") == 0) return set_probability(hypers, key, value, err);
     return pd_recipe_set_value(hypers, key, value, err);
+}
+
+/* Sets a hyperparameter of kron from one of psgd_torch, which has other names for some. Factors that are updated after
+ * their use are those of the next step. */
+static int set_psgd(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } names[] = { { "lr_params", "learning_rate" },
+                  { "lr_preconditioner", "preconditioner_lr" },
+                  { "momentum", "b1" },
+                  { "preconditioner_max_size", "max_size_triangular" } };
+
+    if (strcmp(key, "update_preconditioner_first") == 0)
+        return pd_hypers_set(hypers, "root_delay", json_is_true(value) ? "0" : "1", err);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(key, names[i].theirs) == 0) return pd_recipe_set_value(hypers, names[i].ours, value, err);
+    return pd_recipe_set_value(hypers, key, value, err);
+}
+
+/* Switches off options of distributed_kron that psgd_torch has not. */
+static int finish_psgd(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    static const char *const off[][2] = { { "merge_small_dims", "no" },
+                                          { "partition_grads_into_blocks", "no" },
+                                          { "min_ndim_triangular", "0" } };
+    int rc = PD_OK;
+
+    (void)config;
+    for (size_t i = 0; rc == PD_OK && i < sizeof off / sizeof *off; i++)
+        rc = pd_hypers_set(hypers, off[i][0], off[i][1], err);
+    return rc;
 }
 
 /* Sets hyperparameters of the auxiliary Adam of Keller Jordan's Muon from an object: NAME is adam_NAME here. */
@@ -685,9 +724,45 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
     return rc;
 }
 
+int pd_recipe_declare_updates(pd_recipe *recipe, const json_t *steps, int64_t n, pd_error *err)
+{
+    char *text = NULL;
+    size_t size, i;
+    FILE *out = open_memstream(&text, &size);
+    json_t *value;
+    int rc = PD_OK;
+
+    if (out == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (int64_t step = 1; step <= n; step++) {
+        bool updated = false;
+        json_array_foreach(steps, i, value)
+        {
+            updated = updated || json_integer_value(value) == step;
+        }
+        fprintf(out, "%s%d", step == 1 ? "table(" : ",", updated);
+    }
+    if (fprintf(out, ")") < 0 || fclose(out) != 0) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (i = 0; rc == PD_OK && i < recipe->n_groups; i++)
+        rc = pd_hypers_set(&recipe->groups[i], "preconditioner_update_probability", text, err);
+    free(text);
+    return rc;
+}
+
 static bool is_of_meta_2026(const char *system)
 {
     return strcmp(system, "meta_kl") == 0 || strcmp(system, "meta_soap") == 0 || strcmp(system, "meta_head") == 0;
+}
+
+/* Returns what paramd leaves out of a run of psgd_torch; NULL: nothing. */
+static const char *left_out_of_psgd(const json_t *config)
+{
+    static const char *const updates[] = { "QUAD", "QUAD4P", "Q0.5EQ1.5", NULL };
+    const char *dQ = json_string_value(json_object_get(config, "dQ"));
+
+    if (dQ == NULL || !contains(updates, dQ)) return "of the updates of factors (dQ) this one is left out";
+    if (json_is_null(json_object_get(config, "preconditioner_init_scale")))
+        return "an initial scale from the first gradients of all parameters is left out";
+    return NULL;
 }
 
 /* Returns what paramd leaves out of a run; NULL: nothing. */
@@ -696,6 +771,7 @@ static const char *left_out(const char *system, const json_t *config)
     const char *format = json_string_value(json_object_get(config, "data_format"));
 
     if (is_of_meta_2026(system)) return pd_recipe_meta_left_out(config);
+    if (strcmp(system, "psgd_torch") == 0) return left_out_of_psgd(config);
     if (format == NULL || strcmp(format, "channels_last") != 0 || !json_is_true(json_object_get(config, "merge_dims")))
         return NULL;
     return "merge_dims with data_format channels_last is left out: its averages lie in another order than the weights";

@@ -14,9 +14,9 @@
 
 enum { NAME_TEXT = 400 };
 
-/* The recorded random numbers of a run of distributed_kron. They are in tensors `probe/TTTT/NAME` (TTTT: step), and in
- * the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each step one
- * random number decides for all parameters whether they are balanced. */
+/* The recorded random numbers of a run of distributed_kron or psgd_torch. They are in tensors `probe/TTTT/NAME` (TTTT:
+ * step), and in the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each
+ * step one random number decides for all parameters whether they are balanced. */
 typedef struct draws {
     json_t *balanced; /* NULL: not recorded */
     pd_draws *at;     /* random numbers of each declared part in the present step; NULL: none were recorded */
@@ -76,29 +76,48 @@ static bool is_balanced(const play *p, int64_t step)
     return false;
 }
 
-/* Reads the random probe of a declared part in a step. If the trace has no such tensor, the optimizer drew no probe for
- * the part in this step. */
-static int read_probe(play *p, size_t part, int64_t step, pd_error *err)
+/* Appends a recorded tensor of random numbers to those of a declared part. Returns false if the trace lacks it, or
+ * after an error, which *rc has. */
+static bool append_probe(play *p, size_t part, const char *name, int *rc, pd_error *err)
 {
-    char name[NAME_TEXT];
+    pd_draws *of = &p->draws.at[part];
     pd_shape shape;
-    int64_t n = 0;
+    int64_t n = 0, before = of->n_normal;
     double *wide;
     float *normal;
 
-    snprintf(name, sizeof name, "probe/%04d/%s", (int)step, p->parts.at[part].recorded);
-    if (!pd_trace_tensor(p->trace, name, &shape)) return PD_OK;
-    if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", name);
+    if (!pd_trace_tensor(p->trace, name, &shape)) return false;
+    if ((*rc = pd_shape_elements(&shape, &n)) != PD_OK) {
+        pd_fail(err, *rc = PD_INVALID_ARGUMENT, "%.256s: too large", name);
+        return false;
+    }
     wide = calloc((size_t)n + 1, sizeof *wide);
-    normal = p->draws.normal[part] = calloc((size_t)n + 1, sizeof *normal);
-    if (wide != NULL && normal != NULL) {
+    normal = realloc(p->draws.normal[part], (size_t)(before + n + 1) * sizeof *normal);
+    if (normal != NULL) of->normal = p->draws.normal[part] = normal;
+    if (wide == NULL || normal == NULL) {
+        *rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    } else {
         pd_trace_values(p->trace, name, wide);
-        for (int64_t i = 0; i < n; i++) normal[i] = (float)wide[i];
-        p->draws.at[part].normal = normal;
-        p->draws.at[part].n_normal = n;
+        for (int64_t i = 0; i < n; i++) normal[before + i] = (float)wide[i];
+        of->n_normal = before + n;
     }
     free(wide);
-    return p->draws.at[part].normal != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return *rc == PD_OK;
+}
+
+/* Reads the random numbers of a declared part in a step: the probe, and for psgd_torch those that bounded the norms of
+ * matrices. If the trace has no such tensor, the optimizer drew none for the part in this step. */
+static int read_probe(play *p, size_t part, int64_t step, pd_error *err)
+{
+    char name[NAME_TEXT];
+    int rc = PD_OK;
+
+    snprintf(name, sizeof name, "probe/%04d/%s", (int)step, p->parts.at[part].recorded);
+    if (!append_probe(p, part, name, &rc, err)) return rc;
+    for (int i = 0;; i++) {
+        snprintf(name, sizeof name, "probe/%04d/%s/norm/%d", (int)step, p->parts.at[part].recorded, i);
+        if (!append_probe(p, part, name, &rc, err)) return rc;
+    }
 }
 
 /* Reads the recorded random numbers of a step into p->draws.at; steps count from 1. PD_INVALID_ARGUMENT: a tensor of

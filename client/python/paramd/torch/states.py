@@ -129,7 +129,8 @@ class States:
         if not is_full:
             return [{LIGHT: mark_of(run.step, seed)} for _ in self._params()]
         saved = self.fetch(run)
-        saved.weights = masters.current(run.places.values(), saved.weights)
+        if not run.evaluates:           # else the model has the weights to evaluate with, which nobody steps from
+            saved.weights = masters.current(run.places.values(), saved.weights)
         return full_state.entries(saved, self._groups, self._rooms())
 
     def _needs_precision(self) -> bool:
