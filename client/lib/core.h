@@ -343,8 +343,13 @@ typedef struct pd_core_following {
     uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
     /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
     bool spreads, spread;
-    char *home;                   /* the table's text of the addresses in use; NULL: not known */
-    struct pd_address *addresses; /* setup.addresses, once they come from the table; NULL: they do not */
+    char *home;                   /* the table's text of the owner's addresses; NULL: not known */
+    char *spares;                 /* the table's text of the spares' addresses; NULL: none */
+    /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares; NULL:
+     * they are the user's, all of the owner. stray: the owner was found at a spare's address. */
+    struct pd_address *addresses;
+    size_t own;
+    bool stray;
 } pd_core_following;
 
 /* The user's calls. */
