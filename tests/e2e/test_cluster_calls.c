@@ -375,7 +375,6 @@ HOLDS(leased_shares_come_from_shard_0,
  * its worker has left, so each call needs another name. */
 static void expect_refused(const char *job, const char *const *options, uint32_t fragments, const char *words)
 {
-    char job[32]; /* other than before, since a daemon may not know yet that the worker has gone */
     pd_client_param own[PARAMS];
     pd_client_options open = { .urls = cluster.urls,
                                .job = job,
@@ -387,7 +386,6 @@ static void expect_refused(const char *job, const char *const *options, uint32_t
     pd_client *client;
     pd_error err = { 0 };
 
-    snprintf(job, sizeof job, "refused-%u", cluster.jobs++);
     for (size_t p = 0; p < PARAMS; p++) own[p] = params[p];
     for (size_t p = 0; p < PARAMS; p++) own[p].fragment %= fragments;
     if (pd_client_open(&client, &open, &err) != PD_OK) fail_msg("%s", err.text);
