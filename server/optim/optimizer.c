@@ -212,7 +212,9 @@ bool pd_optim_is_quiesced(const pd_optim *optim)
 
 bool pd_optim_has_readout(const pd_optim *optim)
 {
-    return optim->ops->readout != NULL;
+    const pd_optimizer_ops *ops = optim->ops;
+
+    return ops->readout != NULL && (ops->reads_out == NULL || ops->reads_out(optim->hypers.value));
 }
 
 void pd_optim_read_out(const pd_optim *optim, const float *weights, float *out, int64_t first, int64_t n)

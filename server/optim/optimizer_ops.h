@@ -255,6 +255,8 @@ struct pd_optimizer_ops {
     /* Computes the weights to evaluate with, for an optimizer whose weights between two steps are others. NULL: they
      * are the same. */
     void (*readout)(const pd_readout *readout);
+    /* Returns whether these hyperparameters make the readout others than the weights. NULL: all do. */
+    bool (*reads_out)(const double *hyper);
 };
 
 /* Returns 1, the grain of optimizers that are element-wise. */

@@ -200,6 +200,15 @@ static const pd_hyper shampoo_hypers[] = {
     [TARGET_DIMS] = { "target_parameter_dimensionality", PD_INT, 1, 0, LARGEST_INT, "inf",
                       "2026: dimensions are merged, from the last one on, until so many are left; inf: none are merged",
                       false },
+    [TRAIN_COEFF] = { "iterate_averaging_config.train_interp_coeff", PD_REAL, 0, 0, 1, "none",
+                      "2026: share of the averaged weights, which are evaluated, in those at which gradients are taken "
+                      "(GeneralizedPrimalAveraging, ScheduleFree: 0.8 upstream); none: no averages",
+                      false },
+    [EVAL_COEFF] = { "iterate_averaging_config.eval_interp_coeff", PD_REAL, 0.9, -1, 1, "schedule_free",
+                     "decay of the averaged weights; schedule_free: the average over all steps, by the squares of "
+                     "their "
+                     "rates",
+                     false },
     [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
@@ -229,11 +238,30 @@ static int plan_whole(pd_plan *plan, const pd_shape *shape, const double *h)
     };
     pd_slot_spec corrected = { .name = "corrected_eigenvalues", .number = -1, .shape = *shape };
 
+    pd_slot_spec apart = { .name = "z_minus_y", .number = -1, .shape = *shape };
+
     if (slots.filtered_grad >= 0 && pd_plan_slot(plan, &filtered) < 0) return PD_NO_MEMORY;
     if (slots.momentum >= 0 && pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
     if (slots.second_moment >= 0 && pd_plan_slot(plan, &moment) < 0) return PD_NO_MEMORY;
     if (slots.corrected >= 0 && pd_plan_slot(plan, &corrected) < 0) return PD_NO_MEMORY;
+    if (slots.apart >= 0 && pd_plan_slot(plan, &apart) < 0) return PD_NO_MEMORY;
     return PD_OK;
+}
+
+/* Adds the two numbers of an average over all steps, in float64: the weight of a step may be a millionth of their sum.
+ * k begins with the number of steps before the job's first one, or a little more where float32 lacks it. */
+static int plan_sum(pd_plan *plan, int64_t start, const double *h)
+{
+    shampoo_layout slots = pd_shampoo_layout(h);
+    float k = (float)start;
+    int rc;
+
+    if (slots.sum < 0) return PD_OK;
+    if ((double)k < (double)start) k = nextafterf(k, INFINITY);
+    rc = pd_plan_number(plan, "weight_sum", 0);
+    if (rc == PD_OK) rc = pd_plan_number(plan, "k", k);
+    for (size_t i = (size_t)slots.sum; rc == PD_OK && i < plan->n_slots; i++) plan->slots[i].storage = PD_STORE_F64;
+    return rc;
 }
 
 /* Adds the slots and the task of the factor of dimension d of a block. */
@@ -355,6 +383,7 @@ static int shampoo_plan(const pd_declaration *declaration, const double *stats, 
     if ((rc = pd_plan_blocks(plan, (int64_t)h[MAX_DIM])) != PD_OK) return rc;
     if ((rc = pd_shampoo_fill_own(plan, declaration, err)) != PD_OK) return rc;
     if ((rc = plan_whole(plan, &declaration->shape, h)) != PD_OK) return rc;
+    if ((rc = plan_sum(plan, declaration->start_step, h)) != PD_OK) return rc;
     if ((rc = plan_factors(plan, &declaration->shape, h)) != PD_OK) return rc;
     plan_work(plan, h);
     return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
@@ -395,6 +424,7 @@ const pd_optimizer_ops pd_shampoo = {
     .phases = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },
         { .name = "step", .kind = PD_BLOCKS, .run = pd_shampoo_step },
+        { .name = "weigh", .kind = PD_WHOLE, .run = pd_shampoo_weigh, .skip = pd_shampoo_weighs_nothing },
     },
     .capture_phase = 1, .adopt_phase = 1,
     .own_bytes = sizeof(shampoo_own),
@@ -405,4 +435,6 @@ const pd_optimizer_ops pd_shampoo = {
     .counts_empty = shampoo_counts_empty,
     .update_dtype = shampoo_update_dtype,
     .grain = shampoo_grain,
+    .readout = pd_shampoo_readout,
+    .reads_out = pd_shampoo_averages,
 };

@@ -6,6 +6,9 @@
 
 #include "shampoo_step.h"
 
+/* least share of averaged weights in those at which gradients are taken: the readout divides by it */
+#define LEAST_COEFF 1e-6
+
 enum { TEXT = 40 };
 
 /* Writes a number as Python prints it, for instance 0.0, 1.0001 or 1e-08. Returns `text`. */
@@ -171,6 +174,7 @@ static int check_release(const double *h, pd_error *err)
         if (h[DEFICIENT] != PERTURB_BEFORE) return refuse_key(err, "rank_deficient_stability_config", newer);
         if (h[TARGET_DIMS] != 1) return refuse_key(err, "target_parameter_dimensionality", newer);
         if (h[ROOT_METHOD] == ROOT_QR) return refuse_key(err, "root_inverse_method qr", newer);
+        if (pd_shampoo_averages(h)) return refuse_key(err, "iterate_averaging_config", newer);
         return PD_OK;
     }
     for (int i = 0; i < ROOT_ORDERS; i++)
@@ -204,6 +208,24 @@ static int check_class(const double *h, pd_error *err)
         return refuse_key(err, "grafting_config",
                           "must be none with this preconditioner_config, which takes grafting_config.beta2 and "
                           "grafting_config.epsilon itself");
+    return PD_OK;
+}
+
+/* Checks what averages of iterates can be combined with. */
+static int check_averages(const double *h, pd_error *err)
+{
+    if (!pd_shampoo_averages(h)) return PD_OK;
+    if (h[TRAIN_COEFF] < LEAST_COEFF)
+        return refuse(err, "iterate_averaging_config.train_interp_coeff of shampoo: expected 1e-6 to 1, or none, got ",
+                      h[TRAIN_COEFF], "");
+    if (h[EVAL_COEFF] < 0 && h[EVAL_COEFF] != -1)
+        return refuse(err,
+                      "iterate_averaging_config.eval_interp_coeff of shampoo: expected 0 to 1, or schedule_free, got ",
+                      h[EVAL_COEFF], "");
+    if (h[MOMENTUM] != 0) return refuse_key(err, "momentum", "must be 0 with averages of iterates, which replace it");
+    if (h[HYPERBALL] != 0) return refuse_key(err, "hyperball", "cannot be combined with averages of iterates");
+    if (h[COMMUNICATE_PARAMS] != 0 || h[COMMUNICATION_DTYPE] == SEND_FLOAT16 || h[COMMUNICATION_DTYPE] == SEND_BFLOAT16)
+        return refuse_key(err, "communication_dtype", "must be FP32 with averages of iterates");
     return PD_OK;
 }
 
@@ -246,6 +268,7 @@ int pd_shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *
     if (rc == PD_OK) rc = check_execution(h, err);
     if (rc == PD_OK) rc = check_release(h, err);
     if (rc == PD_OK) rc = check_class(h, err);
+    if (rc == PD_OK) rc = check_averages(h, err);
     /* what is checked of the declared values alone need not be checked again in every step */
     if (rc == PD_OK && now == declared) rc = check_peak(declared, err);
     if (rc == PD_OK && now == declared) rc = check_texts(declared, err);

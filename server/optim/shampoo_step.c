@@ -36,6 +36,11 @@ bool pd_shampoo_begins_with_identity(const double *h)
     return h[SEMANTICS] == RELEASE_2026 || pd_shampoo_is_kl(h);
 }
 
+bool pd_shampoo_averages(const double *h)
+{
+    return h[TRAIN_COEFF] > 0;
+}
+
 int pd_shampoo_decay(const double *h)
 {
     if (h[DECAY_TYPE] != DECAY_DEFAULT) return (int)h[DECAY_TYPE];
@@ -81,6 +86,9 @@ shampoo_layout pd_shampoo_layout(const double *h)
     slots.momentum = h[MOMENTUM] != 0 ? n++ : -1;
     slots.second_moment = pd_shampoo_graft_has_moment(h) ? n++ : -1;
     slots.corrected = pd_shampoo_is_corrected(h) ? n++ : -1;
+    slots.apart = pd_shampoo_averages(h) ? n++ : -1;
+    slots.sum = pd_shampoo_averages(h) && h[EVAL_COEFF] < 0 ? n : -1;
+    n += slots.sum >= 0 ? 2 : 0;
     slots.factors = n;
     return slots;
 }
@@ -692,7 +700,7 @@ static update_constants constants_of(const pd_unit *unit, float length)
     double decay = decay_of(unit);
 
     return (update_constants){ .length = length,
-                               .decays = decay != 0,
+                               .decays = decay != 0 && !pd_shampoo_averages(h),
                                .decay = (float)decay,
                                .has_momentum = h[MOMENTUM] != 0,
                                .nesterov = h[NESTEROV] != 0,
@@ -701,6 +709,100 @@ static update_constants constants_of(const pd_unit *unit, float length)
                                .rate = -(float)h[LR],
                                .send = (int)h[COMMUNICATION_DTYPE],
                                .sends_weights = h[COMMUNICATE_PARAMS] != 0 };
+}
+
+/* Returns the sum of the weights of all steps, this one included. A step has the square of its rate as its weight.
+ * Steps that the parameter has missed count with the rate of this one. */
+static double sum_of(const pd_unit *unit)
+{
+    int at = pd_shampoo_layout(unit->hyper).sum;
+    const double *sum = (const double *)(const void *)unit->slot[at],
+                 *last = (const double *)(const void *)unit->slot[at + 1];
+
+    return *sum + ((double)unit->count - *last) * unit->hyper[LR] * unit->hyper[LR];
+}
+
+void pd_shampoo_weigh(const pd_unit *unit)
+{
+    int at = pd_shampoo_layout(unit->hyper).sum;
+
+    *(double *)(void *)unit->slot[at] = sum_of(unit);
+    *(double *)(void *)unit->slot[at + 1] = (double)unit->count;
+}
+
+bool pd_shampoo_weighs_nothing(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)plan, (void)count;
+    return pd_shampoo_layout(h).sum < 0;
+}
+
+/* The constants of an update with averages of iterates. The weights are W, and Z is another series of weights: d = Z -
+ * W. P is the direction.
+ *
+ *     d <- d - decay (W + d)
+ *     W <- W + both rate P + share d                                       with the old d
+ *     d <- (1 - share) d + rest rate P */
+typedef struct average_constants {
+    float length, rate, decay, share, keep, both, rest;
+} average_constants;
+
+static average_constants averages_of(const pd_unit *unit, float length)
+{
+    const double *h = unit->hyper;
+    double share = 1 - h[EVAL_COEFF], sum = 0;
+
+    if (h[EVAL_COEFF] < 0) {
+        sum = sum_of(unit);
+        share = sum > 0 ? h[LR] * h[LR] / sum : 0;
+    }
+    return (average_constants){ .length = length,
+                                .rate = -(float)h[LR],
+                                .decay = (float)(h[LR] * decay_of(unit)),
+                                .share = (float)share,
+                                .keep = (float)(1 - share),
+                                .both = (float)(1 - (1 - share) * h[TRAIN_COEFF]),
+                                .rest = (float)((1 - share) * h[TRAIN_COEFF]) };
+}
+
+/* Replaces the direction P by the change of the weights. */
+PD_CLONES(void, average_elements,
+          (float *restrict P, float *restrict d, const float *restrict W, int64_t n,
+           const average_constants *constants),
+          (P, d, W, n, constants))
+{
+    const average_constants a = *constants;
+
+    for (int64_t i = 0; i < n; i++) {
+        float p = P[i] * a.length * a.rate, apart = d[i] - a.decay * (W[i] + d[i]);
+        P[i] = a.both * p + a.share * apart;
+        d[i] = a.keep * apart + a.rest * p;
+    }
+}
+
+/* Makes an update with averages of iterates. */
+static void average_weights(const work *w, float length)
+{
+    const pd_unit *unit = w->unit;
+    average_constants a = averages_of(unit, length);
+
+    for (int64_t i = 0; i < w->n; i += w->run) {
+        int64_t at = whole(w, i);
+        average_elements(w->direction + i, state_at(w, w->slots.apart, i), unit->before + at, w->run, &a);
+        add(unit->after + at, unit->before + at, w->direction + i, w->run, 1);
+        if (unit->update != NULL) memcpy(unit->update + at, w->direction + i, (size_t)w->run * sizeof(float));
+    }
+}
+
+PD_CLONES(void, read_out, (float *x, const float *W, const float *d, int64_t n, float factor), (x, W, d, n, factor))
+{
+    for (int64_t i = 0; i < n; i++) x[i] = W[i] + factor * d[i];
+}
+
+void pd_shampoo_readout(const pd_readout *r)
+{
+    const float *d = r->plan->elements > 0 ? r->slot[pd_shampoo_layout(r->hyper).apart] + r->first : NULL;
+
+    read_out(r->out, r->weights, d, r->n, (float)(1 - 1 / r->hyper[TRAIN_COEFF]));
 }
 
 static void update_weights(const work *w, float length)
@@ -733,5 +835,8 @@ void pd_shampoo_step(const pd_unit *unit)
         length = precondition(&w, squares);
     else
         go_with_graft(&w, &graft);
-    update_weights(&w, length);
+    if (w.slots.apart >= 0)
+        average_weights(&w, length);
+    else
+        update_weights(&w, length);
 }

@@ -71,6 +71,8 @@ enum {
     RANK_ATOL,
     RANK_RTOL,
     TARGET_DIMS,
+    TRAIN_COEFF,
+    EVAL_COEFF,
     HYPERBALL
 };
 enum { GRAFT_NONE, GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_ADAM };
@@ -102,6 +104,8 @@ enum { PERTURB_BEFORE, PERTURB_AFTER, PSEUDO_INVERSE };
 /* Indices of a parameter's slots. -1: the parameter does not have this slot. */
 typedef struct shampoo_layout {
     int filtered_grad, momentum, second_moment, corrected;
+    int apart,
+        sum; /* the other weights minus these; the first of two numbers: sum of weights of steps, and last step */
     int factors, each; /* index of the first slot of the first factor; number of slots that each factor has */
 } shampoo_layout;
 /* The slots of one factor, as offsets from its first slot. The eigenvectors of a factor without a root are in place of
@@ -194,6 +198,12 @@ bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *
 void pd_shampoo_factors(const pd_unit *unit);
 bool pd_shampoo_no_factors(const pd_plan *plan, const double *h, int64_t count);
 void pd_shampoo_step(const pd_unit *unit);
+/* Counts the step in the sum of weights of all steps, which an average over all of them needs. */
+void pd_shampoo_weigh(const pd_unit *unit);
+bool pd_shampoo_weighs_nothing(const pd_plan *plan, const double *h, int64_t count);
+/* Returns whether iterates are averaged, so that the weights to evaluate with are others; computes these. */
+bool pd_shampoo_averages(const double *h);
+void pd_shampoo_readout(const pd_readout *readout);
 
 /* What the tasks compute: the inverse root or the basis of one factor. They are pd_optimizer_ops.task and .refusal;
  * pd_shampoo_task_spec returns the task of dimension d of a block. */

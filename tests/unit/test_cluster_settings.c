@@ -81,4 +81,7 @@ TEST(without_an_engine_no_path_has_the_number_of_a_shard)
     refuses(check((const char *const[]){ "server", "state_dir=/s/{shard}", NULL }, &err), &err, "needs cluster.engine");
     assert_int_equal(CHECK(&err, "server", "state_dir=/s/{shard}", "server", "mirror=/m/{shard}"), PD_OK);
     refuses(CHECK(&err, "server", "state_dir=/s", "server", "mirror=/m/{shard}"), &err, "expected in server.state_dir");
+    assert_int_equal(CHECK(&err, "server", "state_dir=/s", "server", "mirror=/m"), PD_OK);
+    refuses(CHECK(&err, "server", "state_dir=/s", "server", "mirror=/m", "cluster", "shards=2"), &err,
+            "the cluster has 2");
 }

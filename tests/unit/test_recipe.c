@@ -481,13 +481,34 @@ TEST(bases_of_meta_are_read_with_their_iteration)
     pd_recipe_free(&recipe);
 }
 
-TEST(averages_of_iterates_are_left_out)
+TEST(averages_of_iterates_are_read_but_for_other_powers)
 {
     pd_recipe recipe;
 
-    assert_int_equal(
-        read_as("meta_head", &recipe, "{\"iterate_averaging_config\": {\"type\": \"ScheduleFreeConfig\"}}", NULL),
-        PD_OK);
+    assert_int_equal(read_as("meta_head", &recipe,
+                             "{\"iterate_averaging_config\": {\"type\": \"ScheduleFreeConfig\", "
+                             "\"eval_coeff_lr_power\": 2}}",
+                             NULL),
+                     PD_OK);
+    assert_null(recipe.left_out);
+    assert_rule_has(&recipe, 0,
+                    (const char *const[]){ "iterate_averaging_config.train_interp_coeff=0.8",
+                                           "iterate_averaging_config.eval_interp_coeff=schedule_free", NULL });
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("meta_head", &recipe,
+                             "{\"iterate_averaging_config\": {\"type\": \"GeneralizedPrimalAveragingConfig\", "
+                             "\"eval_interp_coeff\": 0.5}}",
+                             NULL),
+                     PD_OK);
+    assert_rule_has(&recipe, 0,
+                    (const char *const[]){ "iterate_averaging_config.train_interp_coeff=0.8",
+                                           "iterate_averaging_config.eval_interp_coeff=0.5", NULL });
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("meta_head", &recipe,
+                             "{\"iterate_averaging_config\": {\"type\": \"ScheduleFreeConfig\", "
+                             "\"eval_coeff_lr_power\": 1}}",
+                             NULL),
+                     PD_OK);
     assert_non_null(recipe.left_out);
     pd_recipe_free(&recipe);
 }

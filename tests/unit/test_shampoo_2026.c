@@ -258,6 +258,70 @@ TEST(steps_without_a_gradient_count)
     }
 }
 
+#define GPA "train_interp_coeff=0.7 eval_interp_coeff=0.9 weight_decay=0.1 lr=0.01 "
+#define AVERAGES                                                                                                       \
+    "iterate_averaging_config.train_interp_coeff=0.7 iterate_averaging_config.eval_interp_coeff=0.9 weight_decay=0.1 " \
+    "lr=0.01 "
+
+TEST(averages_of_iterates_are_those_of_gpa_and_schedule_free)
+{
+    assert_true(differs_from("gpa", GPA "beta1=0.9 beta2=0.95 eps=1e-8",
+                             NEW AVERAGES "preconditioner_config=Adam grafting_config.beta2=0.95 "
+                                          "grafting_config.epsilon=1e-8") < 1e-4);
+    assert_true(differs_from("schedule_free_sgd", "lr=0.01 momentum=0.8",
+                             "semantics=2026 betas=0,0.9 preconditioner_config=SGD lr=0.01 "
+                             "iterate_averaging_config.train_interp_coeff=0.8 "
+                             "iterate_averaging_config.eval_interp_coeff=schedule_free") < 1e-4);
+}
+
+/* The weights are train x + (1 - train) z, where x are those to evaluate with and z_minus_y = z - weights. */
+TEST(the_weights_to_evaluate_with_are_the_averaged_ones)
+{
+    run r = run_of(&matrix, NEW AVERAGES, 5);
+    float x[84], *d;
+
+    shampoo_run_all(&r);
+    d = shampoo_slot(&r, "z_minus_y", -1, -1, 84);
+    pd_model_read_out(r.model, 0, r.weights[0], x);
+    for (int i = 0; i < 84; i++) {
+        double z = (double)(r.weights[0][i] + d[i]), y = 0.7 * (double)x[i] + 0.3 * z;
+        assert_true(d[i] != 0 && fabs(y - (double)r.weights[0][i]) < 1e-6);
+    }
+    free(d);
+    shampoo_run_end(&r);
+}
+
+TEST(without_averages_the_weights_themselves_are_evaluated)
+{
+    run r = run_of(&matrix, NEW, 3);
+    float x[84];
+
+    shampoo_run_all(&r);
+    pd_model_read_out(r.model, 0, r.weights[0], x);
+    assert_memory_equal(x, r.weights[0], sizeof x);
+    shampoo_run_end(&r);
+}
+
+/* A missed step counts in the average over all steps, with the rate of the next one. */
+TEST(missed_steps_count_in_the_average_over_all_steps)
+{
+    run r = run_of(&matrix,
+                   NEW "lr=0.5 iterate_averaging_config.train_interp_coeff=0.8 "
+                       "iterate_averaging_config.eval_interp_coeff=schedule_free",
+                   0);
+    double sum = 0;
+
+    shampoo_run_begin(&r);
+    for (int step = 0; step < 6; step++) {
+        r.missing[0] = step == 2 || step == 3;
+        shampoo_run_draw(&r);
+        shampoo_run_step(&r);
+    }
+    assert_int_equal(pd_model_read_part(r.model, 0, "weight_sum", -1, -1, &sum, 1, NULL), PD_OK);
+    assert_true(sum == 6 * 0.25);
+    shampoo_run_end(&r);
+}
+
 TEST(dimensions_are_merged_from_the_last_one)
 {
     run r = run_of(&(pd_shape){ 3, { 8, 20, 10 } }, "semantics=2026 max_preconditioner_dim=256 epsilon=1e-4", 1);
@@ -278,6 +342,8 @@ TEST(the_number_of_threads_does_not_change_a_bit)
         "max_preconditioner_dim=32 semantics=2026 epsilon=1e-4 preconditioner_config=EigendecomposedKLShampoo "
         "root_inverse_method=qr betas=0,0.9 weight_decay_type=L2 weight_decay=0.1",
         "max_preconditioner_dim=32 semantics=2026 epsilon=1e-4 preconditioner_config=SignDescent grafting_config=SGD",
+        "max_preconditioner_dim=32 semantics=2026 epsilon=1e-4 iterate_averaging_config.train_interp_coeff=0.8 "
+        "iterate_averaging_config.eval_interp_coeff=schedule_free",
     };
     static const pd_shape shapes[] = { { 2, { 70, 50 } }, { 3, { 11, 13, 21 } }, { 1, { 100 } } };
 
@@ -332,6 +398,7 @@ TEST(each_release_refuses_what_only_the_other_one_has)
                                          "rank_deficient_stability_config=PerturbationAfter",
                                          "target_parameter_dimensionality=2",
                                          "root_inverse_method=qr",
+                                         "iterate_averaging_config.train_interp_coeff=0.5",
                                          "ignored_basis_change_dims=[1:0]" };
 
     for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) assert_refused(newer[i], "set semantics=2026");
@@ -353,6 +420,11 @@ TEST(what_does_not_fit_together_is_refused)
     assert_refused("semantics=2026 weight_decay_type=CORRECTED lr=linear_warmup(peak=1,warmup_steps=5)",
                    "peak_lr of shampoo must be given where lr has a schedule");
     assert_refused("semantics=2026 weight_decay_type=INDEPENDENT lr=0", "must be given where lr is 0");
+    assert_refused(NEW AVERAGES "momentum=0.5", "momentum of shampoo must be 0");
+    assert_refused(NEW AVERAGES "hyperball=yes", "hyperball of shampoo cannot be combined");
+    assert_refused(NEW AVERAGES "communication_dtype=BF16", "must be FP32");
+    assert_refused(NEW "iterate_averaging_config.train_interp_coeff=1e-9", "expected 1e-6 to 1");
+    assert_refused(NEW AVERAGES "iterate_averaging_config.eval_interp_coeff=-0.5", "expected 0 to 1, or schedule_free");
     assert_refused("semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo "
                    "inverse_exponent_override=[2:[0:0.5,1:0.25]]",
                    "takes one exponent");

@@ -126,12 +126,35 @@ static int set_preconditioner(pd_hypers *hypers, const json_t *object, pd_error 
     return rc;
 }
 
-/* Sets momentum, dampening and use_nesterov from ClassicMomentumConfig, whose momentum is 0.5 by default. */
-static int set_momentum(pd_hypers *hypers, const json_t *object, pd_error *err)
+/* Sets what iterates are averaged with. eval_coeff_lr_power is 2 (pd_recipe_meta_left_out). */
+static int set_averages(pd_hypers *hypers, const json_t *object, bool all_steps, pd_error *err)
 {
-    const char *key;
+    json_t *members = json_copy((json_t *)object);
+    int rc = PD_OK;
+
+    if (members == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    json_object_del(members, "type");
+    json_object_del(members, "eval_coeff_lr_power");
+    if (json_object_get(members, "train_interp_coeff") == NULL)
+        json_object_set_new(members, "train_interp_coeff", json_real(0.8));
+    if (all_steps) rc = pd_hypers_set(hypers, "iterate_averaging_config.eval_interp_coeff", "schedule_free", err);
+    if (rc == PD_OK) rc = pd_recipe_set_members(hypers, "iterate_averaging_config", members, err);
+    json_decref(members);
+    return rc;
+}
+
+/* Sets momentum, dampening and use_nesterov from ClassicMomentumConfig, whose momentum is 0.5 by default, or averages
+ * of iterates. */
+static int set_averaging(pd_hypers *hypers, const json_t *object, pd_error *err)
+{
+    const char *key, *type = json_string_value(json_object_get(object, "type"));
     json_t *value;
-    int rc = pd_hypers_set(hypers, "momentum", "0.5", err);
+    int rc;
+
+    if (type != NULL && strcmp(type, "GeneralizedPrimalAveragingConfig") == 0)
+        return set_averages(hypers, object, false, err);
+    if (type != NULL && strcmp(type, "ScheduleFreeConfig") == 0) return set_averages(hypers, object, true, err);
+    rc = pd_hypers_set(hypers, "momentum", "0.5", err);
 
     json_object_foreach((json_t *)object, key, value) if (rc == PD_OK && strcmp(key, "type") != 0) rc =
         pd_recipe_set_value(hypers, key, value, err);
@@ -154,17 +177,16 @@ int pd_recipe_set_meta(pd_hypers *hypers, const char *key, const json_t *value, 
 {
     if (strcmp(key, "preconditioner_config") == 0) return set_preconditioner(hypers, value, err);
     if (strcmp(key, "grafting_config") == 0) return set_graft(hypers, value, err);
-    if (strcmp(key, "iterate_averaging_config") == 0) return set_momentum(hypers, value, err);
+    if (strcmp(key, "iterate_averaging_config") == 0) return set_averaging(hypers, value, err);
     return pd_recipe_set_value(hypers, key, value, err);
 }
 
 const char *pd_recipe_meta_left_out(const json_t *config)
 {
-    const char *averaging =
-        json_string_value(json_object_get(json_object_get(config, "iterate_averaging_config"), "type"));
+    const json_t *power = json_object_get(json_object_get(config, "iterate_averaging_config"), "eval_coeff_lr_power");
 
-    return averaging != NULL && strcmp(averaging, "ClassicMomentumConfig") != 0
-               ? "averages of iterates (GeneralizedPrimalAveraging, ScheduleFree) are left out"
+    return power != NULL && json_number_value(power) != 2
+               ? "averages over all steps have the squares of their rates as weights: no other eval_coeff_lr_power"
                : NULL;
 }
 

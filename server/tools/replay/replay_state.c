@@ -145,6 +145,9 @@ static void rename_slot(entry *e, const pd_hypers *hypers)
 
     if (shampoo && strcmp(e->slot, "adagrad") == 0) snprintf(e->slot, sizeof e->slot, "grafting_second_moment");
     if (shampoo && strcmp(e->slot, "momentum_buffer") == 0) snprintf(e->slot, sizeof e->slot, "momentum");
+    if (!shampoo || strcmp(e->slot, "weight_buffer") != 0) return;
+    e->apart = true;
+    snprintf(e->slot, sizeof e->slot, "z_minus_y");
 }
 
 /* Returns true for a recorded root of the parameter `param`, if it has no gradient in the step of the root. Such roots
@@ -574,6 +577,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
         e->compared = true;
         return PD_OK;
     }
+    if (e->apart && n != state->trace->params[e->param].elements) return PD_OK; /* of one block of several */
     if (rc == PD_OK && e->apart) add_weights(state, e, ours, n);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc == PD_OK && (is_lost_basis(state, e, recorded, n) || is_arbitrary(state, e))) return PD_OK;
