@@ -374,6 +374,7 @@ HOLDS(leased_shares_come_from_shard_0,
 /* Expects that two daemons refuse a job, with an error that has some words. */
 static void expect_refused(const char *const *options, uint32_t fragments, const char *words)
 {
+    char job[32]; /* other than before, since a daemon may not know yet that the worker has gone */
     pd_client_param own[PARAMS];
     pd_client_options open = { .urls = cluster.urls,
                                .job = job,
@@ -385,6 +386,7 @@ static void expect_refused(const char *const *options, uint32_t fragments, const
     pd_client *client;
     pd_error err = { 0 };
 
+    snprintf(job, sizeof job, "refused-%u", cluster.jobs++);
     for (size_t p = 0; p < PARAMS; p++) own[p] = params[p];
     for (size_t p = 0; p < PARAMS; p++) own[p].fragment %= fragments;
     if (pd_client_open(&client, &open, &err) != PD_OK) fail_msg("%s", err.text);
