@@ -163,7 +163,7 @@ static pd_client *open_rank(rank *r)
                                     .rules = rules,
                                     .options = options,
                                     .deadline = patient(60),
-                                    .window = 400,
+                                    .window = 1000,
                                     .quiet = true };
     pd_client_param params[TENSORS];
     char names[TENSORS][8];
@@ -276,7 +276,7 @@ TEST(the_only_shard_of_a_cluster_is_found_at_the_spare_by_workers_that_have_name
 
     start_spare(f, "", "this daemon is a spare");
     begin_training(f);
-    await_steps(f, 50);
+    await_steps(f, 400); /* for two seconds at least, in which workers have asked for the table, with the spare */
     destroy(f, 0);
     await_steps(f, 20);
     end_training(f);
