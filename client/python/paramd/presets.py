@@ -51,8 +51,8 @@ def split(optimizer: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], str
 
 def implied(optimizer: str, given: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
     """Returns hyperparameters that follow from those that are given, by the optimizer's own names: all that a preset
-    sets, where the user has named one; a precondition_frequency that allows the start_preconditioning_step; and no graft
-    for a class of shampoo that needs none."""
+    sets, where the user has named one; a precondition_frequency that allows the start_preconditioning_step; and no
+    graft for a class of shampoo that needs none."""
     if preset is not None:
         source = rows.defaults(optimizer) if preset == "upstream" else defaults(optimizer)
         return {name: source[name] for name in of(optimizer)}
