@@ -49,6 +49,7 @@ enum pd_method {
     PD_KICK,
     PD_SETTLE,
     PD_GO_BACK,
+    PD_SHARDS,
     PD_METHODS
 };
 /* Returns the name of a method of the protocol, such as "Push"; "?": there is no such method. */

@@ -9,6 +9,7 @@
 #include "logring.h"
 #include "notify.h"
 #include "reload.h"
+#include "takeover.h"
 #include "token.h"
 #include "stepper.h"
 #include "thread.h"
@@ -79,7 +80,10 @@ typedef struct process {
     char *settings;                             /* the configuration as flags; NULL: out of memory */
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
-    atomic_bool stops; /* the daemon has to stop, so loading jobs may end; set by the loop thread */
+    pd_takeover takeover; /* the daemon's place in a cluster with an engine, if there is one */
+    bool logs;            /* a thread writes the log */
+    bool waited;          /* the daemon has told the service manager that it waits for a shard */
+    atomic_bool stops;    /* the daemon has to stop, so loading jobs may end; set by the loop thread */
     /* results of the thread that starts the step thread: the step thread, the code, and the error */
     pd_stepper *starting;
     int started;
@@ -133,15 +137,29 @@ static void begin_stop(process *p)
     pd_notify(text);
 }
 
+/* Returns whether the daemon waits for a shard without owner, which may take for ever. */
+static bool waits_as_spare(const process *p)
+{
+    return p->takeover.cluster != NULL && pd_cluster_place(p->takeover.cluster) == PD_PLACE_SPARE;
+}
+
 /* Tells the service manager that jobs are still being loaded, so that it waits longer for READY=1. If the daemon is
  * stopping, ends the process once stop_by_ms has passed, because the disk does not answer a read. Loop thread. */
-static void on_loading(const process *p, uint64_t now)
+static void on_loading(process *p, uint64_t now)
 {
     if (p->stop_by_ms > 0 && now > p->stop_by_ms) {
         pd_log(LOG_ERR, "%s: the disk does not respond: daemon stopped while loading jobs", p->config->state_dir);
         _exit(PD_EXIT_FAILED); /* exit would free memory that the thread that waits for the disk still uses */
     }
-    if (p->stop_by_ms == 0) pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
+    if (p->waited && p->watchdog_ms > 0) pd_notify("WATCHDOG=1");
+    if (waits_as_spare(p)) {
+        if (!p->waited) pd_notify("READY=1\nSTATUS=spare: waits for a shard without owner");
+        p->waited = true;
+    } else if (p->takeover.cluster != NULL && pd_cluster_place(p->takeover.cluster) == PD_PLACE_ASKS) {
+        pd_notify("STATUS=waiting for the engine (cluster.engine)\nEXTEND_TIMEOUT_USEC=30000000");
+    } else if (p->stop_by_ms == 0) {
+        pd_notify("STATUS=loading jobs from checkpoints\nEXTEND_TIMEOUT_USEC=30000000");
+    }
 }
 
 /* Returns the ns that the step thread has worked on its present turn. */
@@ -150,6 +168,14 @@ static uint64_t busy_ns(void *arg)
     const process *p = arg;
 
     return p->stepper != NULL ? pd_stepper_busy_ns(p->stepper) : 0;
+}
+
+/* Returns whether the mirror gets what is durable, as far as is known. */
+static bool mirror_is_up(void *arg)
+{
+    const process *p = arg;
+
+    return p->stepper == NULL || pd_stepper_mirror_is_up(p->stepper);
 }
 
 /* Handles an event of the loop thread. Pings the service manager's watchdog while the step thread makes progress, too.
@@ -162,6 +188,7 @@ static void on_event(void *arg, pd_daemon_event event)
     if (event == PD_DAEMON_STOPS) begin_stop(p);
     if (event == PD_DAEMON_LOADS) on_loading(p, now);
     if (event == PD_DAEMON_TURNS) pd_log_tick();
+    if (event == PD_DAEMON_TURNS) pd_stepper_tick(p->stepper);
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "step thread stuck for 60 s in one work item");
@@ -188,7 +215,23 @@ static bool has_unix_socket(const process *p)
     return workers == 0 && strstr(p->config->listen, "unix:") != NULL;
 }
 
-static void fill_stepper_config(const process *p, pd_stepper_config *out)
+/* Returns the path of the state directory; NULL: there is none. */
+static const char *state_dir_of(const process *p)
+{
+    const char *path = p->takeover.cluster != NULL ? p->takeover.state_dir : p->config->state_dir;
+
+    return path[0] != '\0' ? path : NULL;
+}
+
+/* Returns the path of the mirror; NULL: there is none. */
+static const char *mirror_of(const process *p)
+{
+    const char *path = p->takeover.cluster != NULL ? p->takeover.mirror : p->config->mirror;
+
+    return path[0] != '\0' ? path : NULL;
+}
+
+static void fill_stepper_config(process *p, pd_stepper_config *out)
 {
     const pd_config *config = p->config;
 
@@ -208,7 +251,9 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
                    .n_job_presets = config->n_job },
         .pool_threads = (int)config->threads.pool_threads,
         .numa = p->numa,
-        .keep_dir = config->state_dir[0] != '\0' ? config->state_dir : NULL,
+        .keep_dir = state_dir_of(p),
+        .lock = p->takeover.cluster != NULL ? &p->takeover.lock : NULL,
+        .mirror = mirror_of(p),
         .stops = &p->stops,
         .effects = pd_conversation_effects(p->daemon),
     };
@@ -284,6 +329,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .http_listen = config->http_listen,
         .http_token = p->http_token,
         .hooks = { .busy_ns = busy_ns,
+                   .mirror_is_up = config->mirror[0] != '\0' ? mirror_is_up : NULL,
                    .log = pd_log_put,
                    .event = on_event,
                    .reload = reload,
@@ -325,6 +371,33 @@ static void start_stepper(void *arg)
     p->started = pd_stepper_start(&p->starting, &stepper, &p->error);
 }
 
+static int start_log(process *p, pd_error *err)
+{
+    int rc = p->logs ? PD_OK : pd_log_start(err);
+
+    p->logs = p->logs || rc == PD_OK;
+    return rc;
+}
+
+/* Ends the process, because another daemon owns its shard: at once, so that no file of the state directory is written
+ * any more. Loop thread. */
+static void on_lost(void *arg)
+{
+    (void)arg;
+    pd_log_stop();
+    _exit(PD_EXIT_REPLACED);
+}
+
+/* Opens the sockets for workers. In a cluster with an engine waits before until the daemon owns a shard. */
+static int listen_for_workers(process *p, pd_error *err)
+{
+    int rc = pd_takeover_begin(&p->takeover, p->config, p->daemon, &p->stops, on_lost, p, err);
+
+    if (rc != PD_OK || p->takeover.cluster == NULL) return rc == PD_OK ? pd_daemon_listen(p->daemon, err) : rc;
+    rc = start_log(p, err);
+    return rc == PD_OK ? pd_takeover_wait(&p->takeover, err) : rc;
+}
+
 static int start(process *p, pd_error *err)
 {
     pd_daemon_config daemon;
@@ -343,7 +416,7 @@ static int start(process *p, pd_error *err)
     pd_tls_unref(daemon.tls); /* the daemon has its own reference */
     /* HTTP listens first: a program that waits for the log line of the other listeners then knows both addresses. */
     if (rc == PD_OK) rc = pd_daemon_listen_http(p->daemon, err);
-    if (rc == PD_OK) rc = pd_daemon_listen(p->daemon, err);
+    if (rc == PD_OK) rc = listen_for_workers(p, err);
     if (rc == PD_OK && p->config->trace_file[0] != '\0')
         rc = pd_tracer_start(&p->tracer, p->config->trace_file, p->config->trace_bytes, err);
     if (rc != PD_OK) return rc;
@@ -401,7 +474,7 @@ static pd_exit serve(process *p)
     p->watchdog_ms = pd_notify_watchdog_ms();
     p->n_sockets = pd_notify_sockets(p->sockets);
     if (rc == PD_OK) rc = start(p, &err);
-    if (rc == PD_OK) rc = pd_log_start(&err);
+    if (rc == PD_OK) rc = start_log(p, &err);
     if (rc == PD_OK) {
         pd_notify("READY=1\nSTATUS=serving");
         if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper)))
@@ -413,6 +486,7 @@ static pd_exit serve(process *p)
     stop_by_ms = p->stop_by_ms > 0 ? p->stop_by_ms : now_ms() + keep_ms(p->config) + STOP_GRACE_MS;
     ended = pd_stepper_stop(p->stepper, stop_by_ms * 1000000, &p->lost);
     pd_tracer_stop(p->tracer);
+    pd_takeover_end(&p->takeover);
     pd_daemon_free(p->daemon);
     pd_secret_free(p->http_token);
     free(p->settings);
@@ -442,8 +516,9 @@ static int check(pd_config *config, pd_error *err)
     if (rc != PD_OK || (rc = pd_reload_read_roles(config, &roles, &copy, err)) != PD_OK) return rc;
     pd_roles_free(roles);
     pd_roles_free(copy);
-    if ((rc = pd_reload_read_token(config, &token, err)) == PD_OK) pd_secret_free(token);
-    return rc;
+    if ((rc = pd_reload_read_token(config, &token, err)) != PD_OK) return rc;
+    pd_secret_free(token);
+    return pd_takeover_check(config, err);
 }
 
 static void show_version(void)

@@ -52,6 +52,7 @@ ELSEWHERE = {
     "systemctl": "(needs root; tests/e2e/unit_file.sh verifies the unit)",
     "systemd-sysusers": "tests/e2e/unit_file.sh",
     "journalctl": "(needs the installed unit)",
+    "paramctl mirror fetch": "(needs a mirror: tests/e2e/mirror.sh fetches from one)",
     "paramctl jobs --watch": "(does not end; tests/e2e/test_paramctl_lists.c watches a list)",
     "ssh": "(needs a second machine)",
     "FUZZ_SECONDS=": "(minutes; tests/run.sh all runs the fuzzers)",

@@ -25,7 +25,8 @@ only '#include <pthread\.h>'                  'pthread'        '^server/(threads
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/settings/config'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^server/keep/manifest' \
-    '^client/(ctl|tools|example)/' '^server/tools/'
+    '^client/(ctl|tools|example)/' '^server/tools/' '^server/cluster/'
+only '#include <curl/'                        'libcurl'        '^server/cluster/curl\.h'
 only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/factor_rules\.c'
 only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/(net|tools)/' '^client/'
 only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/(net|tools)/' '^client/'
@@ -82,6 +83,7 @@ inward server/store "$(echo server/{net,keep}/*.h proto/*.h) $process $outside"
 # Files: the keeper's ring knows the wire's safetensors, and of the store only checkpoints and entries in memory.
 inward server/keep  "$(echo server/{optim,net}/*.h) $process $outside $(echo $store | tr ' ' '\n' |
     grep -vE '/(checkpoint_image|wal_record)\.h$')"
+inward server/cluster "$(echo server/{optim,net,keep,tools/*}/*.h client/*/*.h) $store $process"
 inward server/net   "$(echo server/keep/*.h server/{host,settings}/*.h) $outside"
 inward server/threads  "$(echo server/settings/*.h) $outside"
 # The machine: its helpers beside a disk thread are started by thread.h, and write to the log.

@@ -30,6 +30,9 @@ static const pd_command_option params_options[] = {
 static const pd_command_option export_options[] = {
     { "state", 0, PD_OPTION_FLAG, NULL,
       .help = "Export optimizer state too; the job is quiesced at its step until the file is written" },
+    { "form", 0, PD_OPTION_TEXT, "FORM",
+      .help = "Weights to export: train, those that are trained, or eval, those to evaluate with (default: eval, with "
+              "--state train)" },
     { "force", 'f', PD_OPTION_FLAG, NULL, .help = "Replace FILE if it exists" },
     { "wait", 0, PD_OPTION_SECONDS, "SECONDS",
       .help = "Time for other exports to end, and for all parameters to reach the same step, at most 600",
@@ -119,13 +122,18 @@ static const pd_command_option restore_options[] = {
     "the names of their parameters, float32. With --state a parameter NAME also has NAME.SLOT and "                    \
     "NAME.block_B.SLOT.I, as `paramctl state JOB' lists them, NAME.step, the steps that its optimizer has counted, "   \
     "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
+    "The optimizers schedule_free and gpa evaluate an average of their weights. --form eval writes this average, and " \
+    "the job is quiesced until the file is written. --form train writes the weights that gradients belong to. For all " \
+    "other optimizers both are the same.\n"                                                                            \
     "To continue from such a file: start a job with the same rules and start_step = the step of the export, give it "  \
     "the weights of the file, and then `paramctl import-state JOB FILE'."
 
 #define CHECKPOINT_DETAILS                                                                                             \
-    "Prints step, size and time when the checkpoint is on the disk. Training continues meanwhile. The daemon needs a " \
-    "directory for checkpoints (server.state_dir), and the job's key durability must not be none. After a restart "    \
-    "the daemon resumes each job from its last checkpoint."
+    "Prints step, size and time when the checkpoint is on the disk. Its directory is named by this step: with "        \
+    "several fragments that of the one that is furthest behind. Daemons whose steps differ, since not every rank "     \
+    "counts in each, have checkpoints of different steps: the lowest and the highest are printed. Training "           \
+    "continues meanwhile. The daemon needs a directory for checkpoints (server.state_dir), and the job's key "         \
+    "durability must not be none. After a restart the daemon resumes each job from its last checkpoint."
 
 #define IMPORT_DETAILS                                                                                                 \
     "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"                                      \
@@ -147,6 +155,13 @@ static const pd_command_option restore_options[] = {
     "asked.\n"                                                                                                         \
     "An ID may have two keys, so a key is replaced while workers train: add the new line to the daemon's file and "    \
     "reload it, put the new line into the worker's file, then remove the old line."
+
+#define MIRROR_DETAILS                                                                                                 \
+    "MIRROR is a daemon's server.mirror. Copies the intact checkpoints and the WAL of each job that has not ended to " \
+    "STATE_DIR, which the next daemon gets as server.state_dir, and verifies every byte. A job appears there when it " \
+    "is complete. WAL TO is the last step that the WAL adds to the checkpoint of STEP. An older state of a job in "    \
+    "STATE_DIR is replaced; a newer one is refused, and nothing changes then. No daemon may use STATE_DIR; one may "   \
+    "still write to MIRROR."
 
 #define DAEMONS_DETAILS                                                                                                \
     "Local daemons are those that Python programs start by themselves, one for each run. JOBS has the name and the "   \
@@ -201,7 +216,10 @@ static const pd_command_option restore_options[] = {
     "job's memory on this shard over the mean of all shards, STEPPING the mean time of a step's clipping and "         \
     "optimizers, LOOP 99 % how long the daemon's loop thread is busy at a time. Below the table stands what does not " \
     "fit together: another order of the list, daemons of different runs, different maps of the parameters, a shard "   \
-    "that is behind; the exit status is then 1."
+    "that is behind or has no owner; the exit status is then 1.\n"                                                     \
+    "Daemons with an engine (cluster.engine) have a table of the shards, which is printed below: the owner of each, "  \
+    "its TENURE, a number that grows with each new owner, and how long its LEASE lasts; and the spares. The address "  \
+    "of one of these daemons suffices: this command, and all others about jobs, then ask all of them."
 
 #define SET_DETAILS                                                                                                    \
     "Every parameter whose name matches PATTERN (* matches all) takes those values that its optimizer has, or "        \
@@ -253,6 +271,8 @@ const pd_command pd_commands[] = {
       .run = pd_run_verify },
     { "restore", "DIR", "Choose the checkpoint that the daemon's next start loads", RESTORE_DETAILS, restore_options, 1,
       1, .run = pd_run_restore },
+    { "mirror", "fetch MIRROR STATE_DIR", "Make a state directory from a mirror, without a daemon", MIRROR_DETAILS,
+      NULL, 3, 3, .run = pd_run_mirror },
     { "roles", "check FILE IDENTITY JOB", "Show what an identity may do, without a daemon", ROLES_DETAILS, NULL, 4, 4,
       .run = pd_run_roles },
     { "import-state", "JOB FILE", "Put saved optimizer state into a job", IMPORT_DETAILS, import_options, 2, 2,

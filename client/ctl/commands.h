@@ -40,11 +40,13 @@ int pd_run_token(pd_line *line);
 int pd_run_checkpoints(pd_line *line); /* state_folder.c */
 int pd_run_verify(pd_line *line);
 int pd_run_restore(pd_line *line);
+int pd_run_mirror(pd_line *line); /* mirror_command.c */
 
-#define PD_DURABLE_TEXT 96 /* size in bytes of the buffer for pd_durable_text */
+#define PD_DURABLE_TEXT 128 /* size in bytes of the buffer for pd_durable_text */
 
-/* Writes the step of a job's last checkpoint and its age, such as "40 (12.0 s)"; "none" if there is none yet; "-" if
- * the job makes none. Returns whether the last attempt at a checkpoint has failed; then the text says so. */
+/* Writes the step of a job's last checkpoint and its age, such as "40 (12.0 s)", or "40 (12.0 s, mirror 30)" with the
+ * step that the daemon's mirror has; "none" if there is none yet; "-" if the job makes none. Returns whether the last
+ * attempt at a checkpoint has failed; then the text says so. */
 bool pd_durable_text(char text[PD_DURABLE_TEXT], const Paramd__JobInfo *job);
 
 #endif

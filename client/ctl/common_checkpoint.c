@@ -6,29 +6,26 @@
 
 #include "job_steps.h"
 
-/* Makes one checkpoint of the answers of several daemons: its step, the sum of the bytes, the longest time. Returns
- * whether all daemons have made it at the same step. */
-static bool join_checkpoints(Paramd__CheckpointReply *all, void *const *replies, size_t n)
+/* Joins the answers of several daemons. Returns whether all have made checkpoints of the same step. */
+static bool join_checkpoints(pd_checkpoints_made *all, void *const *replies, size_t n)
 {
-    uint64_t least = UINT64_MAX;
-
-    paramd__checkpoint_reply__init(all);
+    *all = (pd_checkpoints_made){ .least = UINT64_MAX };
     for (size_t i = 0; i < n; i++) {
         const Paramd__CheckpointReply *one = replies[i];
         if (one == NULL) continue;
-        least = one->step < least ? one->step : least;
-        all->step = one->step > all->step ? one->step : all->step;
+        all->least = one->step < all->least ? one->step : all->least;
+        all->most = one->step > all->most ? one->step : all->most;
         all->bytes += one->bytes;
         all->ms = one->ms > all->ms ? one->ms : all->ms;
     }
-    return least == all->step;
+    return all->least == all->most;
 }
 
 /* Asks several daemons for a checkpoint of one step. A job that is training goes on between the requests, so the
  * command then asks again for a later step, which no daemon has begun yet. If the daemons need not come to the same
  * steps, each makes one of its own. */
 static int checkpoint_at_one_step(pd_cluster *cluster, Paramd__CheckpointRequest *request, void **replies,
-                                  Paramd__CheckpointReply *all, pd_error *err)
+                                  pd_checkpoints_made *all, pd_error *err)
 {
     enum { TRIES = 4 };
     pd_job_steps steps;
@@ -47,10 +44,10 @@ static int checkpoint_at_one_step(pd_cluster *cluster, Paramd__CheckpointRequest
     return pd_fail(err, PD_ABORTED,
                    "%.200s: the daemons wrote checkpoints of different steps, the last one of step %" PRIu64
                    ": choose a later step with --step",
-                   request->job, all->step);
+                   request->job, all->most);
 }
 
-int pd_common_checkpoint(pd_cluster *cluster, Paramd__CheckpointRequest *request, Paramd__CheckpointReply *all,
+int pd_common_checkpoint(pd_cluster *cluster, Paramd__CheckpointRequest *request, pd_checkpoints_made *all,
                          pd_error *err)
 {
     void **replies = calloc(cluster->n, sizeof *replies);

@@ -49,10 +49,10 @@ static int print_pings(const pd_line *line, const pd_cluster *cluster, const dou
 int pd_run_ping(pd_line *line)
 {
     bool quiet = pd_line_has(line, "quiet");
-    double *ms = calloc(line->n_shards, sizeof *ms);
+    double *ms = calloc(line->asked->n_shards, sizeof *ms);
     pd_cluster cluster;
     pd_error err = { 0 };
-    int rc = pd_cluster_open(&cluster, line, 0, &err), status = PD_CTL_OK;
+    int rc = pd_cluster_open_named(&cluster, line, 0, &err), status = PD_CTL_OK;
 
     if (rc == PD_OK && ms == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
     if (rc == PD_OK) rc = pd_cluster_each(&cluster, ping, ms, &err);
@@ -92,7 +92,7 @@ static void report(const pd_line *line, pd_shard *shard, double most_s)
     Paramd__StatusReply *status;
     char which[32] = "";
 
-    if (line->n_shards > 1) snprintf(which, sizeof which, "shard %u: ", shard->number);
+    if (line->asked->n_shards > 1) snprintf(which, sizeof which, "shard %u: ", shard->number);
     if (pd_client_call(shard->op.client, PD_STATUS, NULL, shard->op.arena, (void **)&status, NULL) != PD_OK) return;
     for (size_t i = 0; i < status->n_jobs; i++) {
         const Paramd__JobInfo *job = status->jobs[i];
@@ -170,7 +170,7 @@ int pd_run_drain(pd_line *line)
     ending e = { .line = line, .within_s = pd_line_seconds(line, "within") };
     pd_cluster cluster;
     pd_error err = { 0 };
-    int rc = pd_cluster_open(&cluster, line, 0, &err), status;
+    int rc = pd_cluster_open_named(&cluster, line, 0, &err), status;
 
     if (rc != PD_OK)
         status = pd_result_fail(line->json, &err);
@@ -254,10 +254,10 @@ static void make_common_checkpoints(const pd_line *line)
     if (rc == PD_OK) (void)pd_cluster_list(&cluster, &request, add_durable, &jobs, &ignored);
     for (size_t i = 0; i < jobs.n; i++) {
         Paramd__CheckpointRequest one = PARAMD__CHECKPOINT_REQUEST__INIT;
-        Paramd__CheckpointReply reply;
+        pd_checkpoints_made made;
         one.job = jobs.at[i];
         one.wait_ms = (uint32_t)(wait_s * 1000);
-        (void)pd_common_checkpoint(&cluster, &one, &reply, &ignored);
+        (void)pd_common_checkpoint(&cluster, &one, &made, &ignored);
         free(jobs.at[i]);
     }
     free(jobs.at);
@@ -269,7 +269,7 @@ int pd_run_shutdown(pd_line *line)
     ending e = { .line = line };
     pd_cluster cluster;
     pd_error err = { 0 };
-    int rc = pd_cluster_open(&cluster, line, 0, &err), status;
+    int rc = pd_cluster_open_named(&cluster, line, 0, &err), status;
 
     if (rc == PD_OK && cluster.n > 1) make_common_checkpoints(line);
     if (rc == PD_OK) rc = pd_cluster_each(&cluster, shut_down, &e, &err);

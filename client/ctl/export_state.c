@@ -184,7 +184,7 @@ typedef struct export
 {
     const pd_line *line;
     const char *job, *path;
-    bool state, force, end_other;
+    bool state, evaluates, force, end_other;
     double wait;
     pd_cluster cluster;
     pd_state_list list;
@@ -330,6 +330,7 @@ static int begin(export *ex, pd_error *err)
     int rc = PD_OK;
 
     request.state = ex->state;
+    request.form = ex->evaluates ? PD_FORM_EVAL : PD_FORM_TRAIN;
     request.replace = ex->end_other;
     request.wait_ms = (uint32_t)(ex->wait * 1000);
     for (int i = 0; i < TRIES; i++) {
@@ -496,6 +497,7 @@ static int write_header(export *ex, pd_error *err)
                                 { "producer", pd_client_welcome(ex->cluster.at[0].op.client)->server },
                                 { "job", ex->job },
                                 { "step", step },
+                                { "form", ex->evaluates ? "eval" : "train" },
                                 { "optimizer_state", ex->state ? "yes" : "no" } };
     uint8_t *header;
     size_t bytes;
@@ -582,6 +584,20 @@ static int run(export *ex)
     return opened && err.code == PD_DEADLINE_EXCEEDED ? PD_CTL_FAILED : status;
 }
 
+/* Returns whether the weights to evaluate with are exported: by default, unless optimizer state is, which belongs to
+ * the weights that are trained. */
+static bool reads_form(pd_line *line, bool state)
+{
+    const char *form = pd_line_text(line, "form");
+    bool evaluates = form == NULL ? !state : strcmp(form, "eval") == 0;
+
+    if (form != NULL && !evaluates && strcmp(form, "train") != 0)
+        pd_line_refuse(line, "--form %.60s: expected train or eval", form);
+    if (evaluates && state)
+        pd_line_refuse(line, "--form eval with --state: the state belongs to the weights that are trained");
+    return evaluates;
+}
+
 int pd_run_export_command(pd_line *line)
 {
     export ex = { .line = line, .file = { .fd = -1 } };
@@ -589,6 +605,7 @@ int pd_run_export_command(pd_line *line)
     ex.job = line->args[0];
     ex.path = line->args[1];
     ex.state = pd_line_has(line, "state");
+    ex.evaluates = reads_form(line, ex.state);
     ex.force = pd_line_has(line, "force");
     ex.end_other = pd_line_has(line, "end-other");
     ex.wait = pd_line_seconds(line, "wait");

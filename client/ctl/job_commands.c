@@ -79,25 +79,31 @@ int pd_run_reset_state(pd_line *line)
 
 #define MOST_WAIT 600.0 /* most seconds that the daemon waits for its disk */
 
-static int print_checkpoint(const pd_line *line, const Paramd__CheckpointReply *reply)
+/* Prints the steps by which the directories of the checkpoints are named. */
+static int print_checkpoint(const pd_line *line, const pd_checkpoints_made *made)
 {
-    char bytes[PD_CELL], ms[PD_CELL];
+    char bytes[PD_CELL], ms[PD_CELL], steps[64];
 
     if (line->json)
-        return pd_result_json(json_pack("{s:s, s:I, s:I, s:I}", "job", line->args[0], "step", (json_int_t)reply->step,
-                                        "bytes", (json_int_t)reply->bytes, "ms", (json_int_t)reply->ms));
-    if (reply->bytes == 0)
-        pd_print_line(stdout, "%s: step %" PRIu64 " was on the disk already", line->args[0], reply->step);
+        return pd_result_json(json_pack("{s:s, s:I, s:I, s:I, s:I}", "job", line->args[0], "step",
+                                        (json_int_t)made->most, "least_step", (json_int_t)made->least, "bytes",
+                                        (json_int_t)made->bytes, "ms", (json_int_t)made->ms));
+    if (made->least == made->most)
+        snprintf(steps, sizeof steps, "step %" PRIu64, made->most);
     else
-        pd_print_line(stdout, "%s: checkpoint of step %" PRIu64 ", %s written in %s", line->args[0], reply->step,
-                      pd_bytes_text(bytes, reply->bytes), pd_duration_text(ms, reply->ms));
+        snprintf(steps, sizeof steps, "steps %" PRIu64 " to %" PRIu64, made->least, made->most);
+    if (made->bytes == 0)
+        pd_print_line(stdout, "%s: the checkpoint of %s was on the disk already", line->args[0], steps);
+    else
+        pd_print_line(stdout, "%s: checkpoint of %s, %s written in %s", line->args[0], steps,
+                      pd_bytes_text(bytes, made->bytes), pd_duration_text(ms, made->ms));
     return PD_CTL_OK;
 }
 
 int pd_run_checkpoint_command(pd_line *line)
 {
     Paramd__CheckpointRequest request = PARAMD__CHECKPOINT_REQUEST__INIT;
-    Paramd__CheckpointReply reply;
+    pd_checkpoints_made made;
     double wait = pd_line_seconds(line, "wait") < MOST_WAIT ? pd_line_seconds(line, "wait") : MOST_WAIT;
     pd_cluster cluster;
     pd_error err = { 0 };
@@ -108,8 +114,8 @@ int pd_run_checkpoint_command(pd_line *line)
     request.wait_ms = wait < 0.001 ? 1 : (uint32_t)(wait * 1000);
     if (rc != PD_OK) return pd_result_fail(line->json, &err);
     rc = pd_cluster_open_complete(&cluster, line, wait, &err);
-    if (rc == PD_OK) rc = pd_common_checkpoint(&cluster, &request, &reply, &err);
-    status = rc == PD_OK ? print_checkpoint(line, &reply) : pd_result_fail_reached(line->json, &err);
+    if (rc == PD_OK) rc = pd_common_checkpoint(&cluster, &request, &made, &err);
+    status = rc == PD_OK ? print_checkpoint(line, &made) : pd_result_fail_reached(line->json, &err);
     pd_cluster_close(&cluster);
     return status;
 }
@@ -234,7 +240,7 @@ int pd_run_set(pd_line *line)
 {
     Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
     Paramd__Option settings[PD_MOST_SETTINGS], *list[PD_MOST_SETTINGS];
-    void **replies = calloc(line->n_shards, sizeof *replies);
+    void **replies;
     pd_cluster cluster;
     pd_error err = { 0 };
     int rc, status;
@@ -245,7 +251,9 @@ int pd_run_set(pd_line *line)
     request.options = list;
     request.n_options = (size_t)line->n_args - 2;
     request.from_step = (uint64_t)pd_line_number(line, "from");
-    if ((rc = pd_cluster_open_complete(&cluster, line, 0, &err)) == PD_OK) rc = set(&cluster, &request, replies, &err);
+    rc = pd_cluster_open_complete(&cluster, line, 0, &err);
+    replies = calloc(line->asked->n_shards, sizeof *replies);
+    if (rc == PD_OK) rc = set(&cluster, &request, replies, &err);
     status = rc == PD_OK ? print_replies(line, &cluster, replies) : pd_result_fail(line->json, &err);
     pd_cluster_close(&cluster);
     free(replies);

@@ -14,15 +14,16 @@
 bool pd_durable_text(char text[PD_DURABLE_TEXT], const Paramd__JobInfo *job)
 {
     bool failing = job->checkpoint_error[0] != '\0';
-    char age[PD_CELL];
+    char age[PD_CELL], mirror[40] = "";
 
+    if (job->mirrored_step > 0) snprintf(mirror, sizeof mirror, ", mirror %" PRIu64, job->mirrored_step);
     if (job->durability[0] == '\0' || strcmp(job->durability, "none") == 0)
         snprintf(text, PD_DURABLE_TEXT, "-");
     else if (job->durable_step == 0)
         snprintf(text, PD_DURABLE_TEXT, "none%s", failing ? " (failing)" : "");
     else
-        snprintf(text, PD_DURABLE_TEXT, "%" PRIu64 " (%s%s)", job->durable_step,
-                 pd_duration_text(age, job->checkpoint_age_ms), failing ? ", failing" : "");
+        snprintf(text, PD_DURABLE_TEXT, "%" PRIu64 " (%s%s%s)", job->durable_step,
+                 pd_duration_text(age, job->checkpoint_age_ms), mirror, failing ? ", failing" : "");
     return failing;
 }
 

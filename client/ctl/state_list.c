@@ -210,7 +210,7 @@ static json_t *as_json(const pd_state_list *list, bool placed)
 
 static int print(const pd_line *line, const pd_state_list *list)
 {
-    bool placed = line->n_shards > 1;
+    bool placed = line->asked->n_shards > 1;
     pd_table *table;
 
     if (line->json) return pd_result_json(as_json(list, placed));

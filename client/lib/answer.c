@@ -12,6 +12,7 @@
 #include "core.h"
 #include "call.h"
 #include "pieces.h"
+#include "follow.h"
 #include "recoveries.h"
 #include "leased.h"
 #include "settle_relay.h"
@@ -369,8 +370,11 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
             add_update(piece->land, core->receive.buffer + used, record->update, piece->bytes / sizeof(float));
             used += piece_bytes(core, frame, i);
         }
-        note_held(core, record, piece, frame->op->items[piece->item].weights,
-                  core->receive.message->outcomes[i]->version);
+        if (frame->op->form == PD_FORM_TRAIN)
+            note_held(core, record, piece, frame->op->items[piece->item].weights,
+                      core->receive.message->outcomes[i]->version);
+        else
+            pd_core_forget_versions(record);
     }
 }
 
@@ -488,6 +492,7 @@ static void left(pd_core *core)
     pd_error error;
 
     pd_fail(&error, PD_FAILED_PRECONDITION, "this worker has left the job");
+    core->end.left = core->end.error.code == PD_OK;
     pd_core_end(core, &error);
 }
 
@@ -615,6 +620,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (method == PD_HELLO)
         return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
     if (method == PD_SHARE) return pd_sharing_answered(core, prefix, header, refusal);
+    if (method == PD_SHARDS) return pd_follow_answered(core, prefix, header, refusal);
     if (method == PD_SETTLE) return pd_relay_answered(core, prefix, header, refusal);
     if (method == PD_PULL) return pd_resend_probed(core, prefix, header, refusal);
     if (method == PD_RELEASE) core->sharing.releasing = false;

@@ -21,6 +21,8 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
     bucket->method = method;
     paramd__push_request__init(&bucket->push);
     paramd__pull_request__init(&bucket->pull);
+    bucket->pull.form = (uint32_t)op->form;
+    if (method == PD_PUSH_PULL) bucket->push.form = (uint32_t)op->form;
 }
 
 /* Frees the bucket's complete frames that pd_bucket_post has not queued. */
@@ -32,6 +34,15 @@ static void drop(pd_bucket *bucket)
     }
     bucket->first = NULL;
     bucket->n = 0;
+}
+
+/* Returns the number of parameters whose weights a replacement brings. */
+static uint32_t count_changed(const pd_op *op)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < op->n; i++) n += op->items[i].gradient != NULL;
+    return n;
 }
 
 static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
@@ -47,7 +58,7 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     if (bucket->op->replaces != 0) {
         init.replaces = bucket->op->replaces;
         init.step = bucket->push.step;
-        init.whole = (uint32_t)bucket->op->n;
+        init.whole = count_changed(bucket->op);
     }
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
@@ -193,7 +204,8 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
         size_t each = pd_dtype_size(record->pull);
         cut.land = (uint8_t *)item->weights + (size_t)(first - record->start) * each;
         cut.reply = (size_t)count * each;
-        if (record->holds != NULL) cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
+        if (record->holds != NULL && bucket->op->form == PD_FORM_TRAIN)
+            cut.holds = record->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
     }
     return put(bucket, &cut);
 }
@@ -255,7 +267,7 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
     if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, step_of(bucket->op, record));
     if (bucket->op->replaces != 0) rc = set_step(bucket, item->step);
     if (rc == PD_OK && pushes) rc = set_replaces(bucket, pd_replace_number(record, bucket->replaces));
-    if (rc == PD_OK && pushes && item->gradient == NULL) {
+    if (rc == PD_OK && (pushes || bucket->op->replaces != 0) && item->gradient == NULL) {
         pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = record->push };
         rc = put(bucket, &marker);
     } else if (rc == PD_OK) {

@@ -413,6 +413,12 @@ static void note_change(pd_core *core, size_t param, const pd_push_options *opti
     pd_window_changed(core, pd_core_step(core, param));
 }
 
+static int check_form(pd_weights_form form, pd_error *err)
+{
+    if (form == PD_FORM_TRAIN || form == PD_FORM_EVAL) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "form %d of weights: expected 0 (train) or 1 (eval)", (int)form);
+}
+
 static int check_speed(const pd_push_options *options, pd_error *err)
 {
     if (options == NULL || (options->speed >= 0 && !isinf(options->speed))) return PD_OK;
@@ -464,8 +470,10 @@ int pd_core_push_begin(pd_pushing *push, pd_core *core, unsigned method, pd_item
     if (rc == PD_OK) rc = read_scalars(&push->load, options, err);
     if (rc == PD_OK) rc = check_worker_state(options, err);
     if (rc == PD_OK) rc = check_speed(options, err);
+    if (rc == PD_OK && options != NULL) rc = check_form(options->form, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &push->op, err);
     if (rc != PD_OK) return rc;
+    if (options != NULL) push->op->form = options->form;
     if (push->load.n > 0) rc = begin_scalars(core, push->op, options, err);
     if (rc != PD_OK || (rc = mark_pushing(core, items, n, err)) != PD_OK) {
         pd_op_free(core, push->op);
@@ -660,12 +668,15 @@ static int pull_items(pd_core *core, pd_op *op, uint64_t min_step)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
+int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form, pd_ticket_id *ticket,
+                 pd_error *err)
 {
     pd_op *op;
-    int rc = begin_items(core, PD_PULL, items, n, &op, err);
+    int rc = check_form(form, err);
 
+    if (rc == PD_OK) rc = begin_items(core, PD_PULL, items, n, &op, err);
     if (rc != PD_OK) return rc;
+    op->form = form;
     if ((rc = pull_items(core, op, min_step)) != PD_OK) return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;

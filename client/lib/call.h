@@ -69,7 +69,8 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
 /* Sends this rank's worker state of a step, without a push. */
 int pd_core_put_worker_state(pd_core *core, uint64_t step, const void *state, size_t bytes, pd_ticket_id *ticket,
                              pd_error *err);
-int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form, pd_ticket_id *ticket,
+                 pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's worker state. The answer's header is a RecallReply, its payload the worker state. */

@@ -13,6 +13,7 @@
 #include "operator.h"
 #include "options.h"
 #include "shard_list.h"
+#include "shard_table.h"
 #include "paramd/client.h"
 #include "paramd/diloco.h"
 #include "paramd/version.h"
@@ -30,19 +31,59 @@ static int end_call(pd_client *client, pd_ticket_id *ticket, int rc, pd_error *e
     return rc;
 }
 
+/* Returns whether the user has named one server, and the job is for all shards of its cluster. */
+static bool must_spread(pd_client *client)
+{
+    bool must;
+
+    if (!client->running) return client->core->following.spread;
+    pd_io_enter(&client->io);
+    must = client->core->following.spread;
+    pd_io_leave(&client->io);
+    return must;
+}
+
+/* Turns the handle of one server into a handle of all shards of its cluster. The call can be repeated after errors. */
+static int spread(pd_client *client, pd_error *err)
+{
+    pd_notices notices = client->notices;
+    pd_settings settings = { .tls = pd_secure_files(&client->secure),
+                             .deadline = client->deadline,
+                             .slice = client->slice,
+                             .core = pd_core_config_of(client->core) };
+    pd_shard_list list;
+    int rc;
+
+    pd_handle_stop(client);
+    if ((rc = pd_shard_table_list(client->table, &list, err)) != PD_OK) return rc;
+    rc = pd_shards_open(client, &settings, &list, &notices, err);
+    pd_shard_list_free(&list);
+    if (rc == PD_OK) {
+        pd_core_free(client->core);
+        client->core = NULL;
+    } else if (client->shards != NULL) {
+        pd_shards_stop(client->shards);
+        pd_shards_free(client->shards);
+        client->shards = NULL;
+    }
+    return rc;
+}
+
 /* Waits for the welcome until `end`. Tells the user if the job is left over from an earlier run. */
 static int join(pd_client *client, double end, pd_error *err)
 {
-    pd_client *lead = pd_handle_lead(client);
     bool joins = client->shards != NULL ? !pd_shards_are_joined(client->shards) : client->join != 0;
-    int rc = client->shards != NULL ? pd_shards_join(client, end, err) : pd_handle_join(client, end, err);
-    const pd_address *server;
+    int rc = PD_OK;
+    const pd_client *lead;
+    pd_address server;
 
+    if (client->shards == NULL && !must_spread(client)) rc = pd_handle_join(client, end, err);
+    if (client->shards == NULL && must_spread(client)) rc = spread(client, err);
+    if (rc == PD_OK && client->shards != NULL) rc = pd_shards_join(client, end, err);
     if (rc != PD_OK || !joins) return rc;
-    pd_io_enter(&lead->io);
-    server = &lead->urls[lead->core->link.url];
-    pd_io_leave(&lead->io);
-    pd_notice_left_over(&client->notices, lead->core->setup.job, &client->welcome, server);
+    lead = pd_handle_lead(client);
+    server = pd_handle_address(lead, NULL);
+    pd_notice_left_over(&client->notices, lead->core->setup.job, &client->welcome, &server);
     return PD_OK;
 }
 
@@ -97,6 +138,13 @@ static int start(pd_client *client, const pd_client_options *options, pd_error *
 
     if (rc == PD_OK) rc = pd_shard_list_parse(&list, settings.urls, err);
     if (rc != PD_OK) return rc;
+    if (settings.core.job[0] != '\0' && (client->table = pd_shard_table_new(settings.core.nonce)) == NULL)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    settings.core.table = client->table;
+    if (rc != PD_OK) {
+        pd_shard_list_free(&list);
+        return rc;
+    }
     if (list.n == 1)
         rc = start_lone(client, &settings, &list, &notices, err);
     else
@@ -207,6 +255,21 @@ void pd_client_members(const pd_client *client, int *members, int *index, uint64
     if (members != NULL) *members = now.members;
     if (index != NULL) *index = now.index;
     if (epoch != NULL) *epoch = now.epoch;
+}
+
+size_t pd_client_shards(const pd_client *client, size_t shard, char *url, size_t room, uint64_t *tenure)
+{
+    size_t n = client->shards != NULL ? client->shards->n : 1;
+    const pd_client *of = client->shards != NULL && shard < n ? client->shards->at[shard] : client;
+    char text[PD_ADDRESS_TEXT];
+    pd_address address;
+    uint64_t known;
+
+    if (shard >= n) return n;
+    address = pd_handle_address(of, &known);
+    if (url != NULL && room > 0) snprintf(url, room, "%s", pd_address_text(&address, text));
+    if (tenure != NULL) *tenure = known;
+    return n;
 }
 
 bool pd_client_leads(const pd_client *client)
@@ -366,11 +429,17 @@ int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket,
 
 int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
 {
+    return pd_client_pull_form(client, items, n, min_step, PD_FORM_TRAIN, ticket, err);
+}
+
+int pd_client_pull_form(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                        pd_ticket_id *ticket, pd_error *err)
+{
     int rc;
 
-    if (client->shards != NULL) return pd_shards_pull(client, items, n, min_step, ticket, err);
+    if (client->shards != NULL) return pd_shards_pull(client, items, n, min_step, form, ticket, err);
     pd_io_enter(&client->io);
-    rc = pd_core_pull(client->core, items, n, min_step, ticket, err);
+    rc = pd_core_pull(client->core, items, n, min_step, form, ticket, err);
     pd_io_leave(&client->io);
     return rc;
 }
@@ -495,6 +564,16 @@ int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessa
 {
     return carry_out(client, &(order){ .method = method, .request = request, .into = { into, bytes } }, arena, reply,
                      err);
+}
+
+uint32_t pd_client_shards_known(pd_client *client)
+{
+    uint32_t known;
+
+    pd_io_enter(&client->io);
+    known = client->core->following.known;
+    pd_io_leave(&client->io);
+    return known;
 }
 
 uint64_t pd_client_durable(const pd_client *client)
@@ -685,7 +764,7 @@ static const size_t abi[] = {
           AT(pd_push_options, n_scalars), AT(pd_push_options, sparse), AT(pd_push_options, worker_state),
           AT(pd_push_options, worker_state_bytes), AT(pd_push_options, replaces), AT(pd_push_options, patience_ms),
           AT(pd_push_options, wants), AT(pd_push_options, carried), AT(pd_push_options, counts),
-          AT(pd_push_options, speed), AT(pd_push_options, again), AT(pd_push_options, lost)),
+          AT(pd_push_options, speed), AT(pd_push_options, again), AT(pd_push_options, lost), AT(pd_push_options, form)),
     ENTRY(pd_client_stats, AT(pd_client_stats, bytes_out), AT(pd_client_stats, bytes_in),
           AT(pd_client_stats, payload_out), AT(pd_client_stats, payload_in), AT(pd_client_stats, connects),
           AT(pd_client_stats, resent), AT(pd_client_stats, shared_out), AT(pd_client_stats, shared_in),

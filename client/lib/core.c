@@ -13,6 +13,7 @@
 #include "answer.h"
 #include "call.h"
 #include "feedback.h"
+#include "follow.h"
 #include "replace.h"
 #include "recoveries.h"
 #include "settle_relay.h"
@@ -98,6 +99,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.shard = config->shard;
     core->setup.shards = config->shards > 0 ? config->shards : 1;
     core->setup.cluster = config->cluster;
+    core->following.table = config->table;
+    if (config->table != NULL) pd_follow_begin(core);
     core->window.steps = config->window;
     core->calls.give_up_ns = UINT64_MAX;
     core->out.least_shared = config->least_shared;
@@ -116,6 +119,33 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     return PD_OK;
 }
 
+pd_core_config pd_core_config_of(const pd_core *core)
+{
+    const pd_core_setup *setup = &core->setup;
+
+    return (pd_core_config){ .job = setup->job,
+                             .label = setup->label,
+                             .rank = setup->rank,
+                             .world_size = setup->world_size,
+                             .options = (const char *const *)setup->options,
+                             .rules = (const char *const *)setup->rules,
+                             .nonce = setup->nonce,
+                             .checksum = (setup->flags & PD_FLAG_CHECKSUM) != 0,
+                             .impatient = setup->impatient,
+                             .no_shared_memory = core->sharing.refused,
+                             .window = core->window.steps,
+                             .run = setup->run,
+                             .resume = setup->resume,
+                             .joins = setup->joins,
+                             .any_rank = setup->any_rank,
+                             .group = setup->group,
+                             .generation = setup->generation,
+                             .shares = setup->shares,
+                             .feedback = setup->feedback,
+                             .table = core->following.table,
+                             .least_shared = core->out.least_shared };
+}
+
 void pd_core_free(pd_core *core)
 {
     pd_op *op, *next;
@@ -127,6 +157,7 @@ void pd_core_free(pd_core *core)
     pd_core_forget_params(core);
     pd_sharing_free(core);
     pd_core_remarks_free(&core->remarks);
+    pd_follow_free(core);
     free_texts(core->setup.options);
     free_texts(core->setup.rules);
     pd_arena_free(core->arena);
@@ -443,6 +474,7 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
     if (core->link.stage != STAGE_DROP) snprintf(core->link.reason, sizeof core->link.reason, "%s", reason);
     if (!core->link.welcomed) core->link.url = (core->link.url + 1) % core->setup.urls;
     if (core->link.welcomed || core->link.alone_ns == 0) core->link.alone_ns = now_ns;
+    pd_follow_down(core, now_ns);
     if (core->setup.impatient && (core->link.welcomed || core->link.url == 0)) give_up(core);
     core->link.retry_ns = now_ns + backoff_ns(core, now_ns);
     core->link.stage = STAGE_DOWN;
@@ -516,6 +548,7 @@ uint64_t pd_core_next(const pd_core *core)
     beat = core->link.welcomed && !pd_outgoing_pending(&core->out) ? core->link.sent_ns + core->link.heartbeat_ns
                                                                    : UINT64_MAX;
     dead = owed(core) ? dead_ns(core) : UINT64_MAX;
+    if (pd_follow_due(core) < dead) dead = pd_follow_due(core);
     if (core->calls.give_up_ns < dead) dead = core->calls.give_up_ns;
     return beat < dead ? beat : dead;
 }
@@ -539,6 +572,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     end_hopeless(core, now_ns);
     pd_sharing_release(core);
     pd_relay_tick(core);
+    pd_follow_tick(core, now_ns);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server sends nothing: heartbeat timeout");
     } else if (core->link.welcomed && !pd_outgoing_pending(&core->out) &&

@@ -49,6 +49,7 @@ typedef struct pd_op {
     bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
     bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
     bool again;          /* of a push: it repeats the last one of its items, which has ended with an error */
+    pd_weights_form form;        /* which weights the operation gets */
     bool lost;           /* of a push: it was late, and the shares that it was made of are leased to others */
     bool *tell_lost;     /* the caller's memory for `lost` (pd_push_options.lost); NULL: not wanted */
     uint64_t share;      /* of a push: PushRequest.share */
@@ -243,7 +244,7 @@ typedef struct pd_core_setup {
     uint32_t shard, shards;
     uint64_t cluster;
     size_t urls;                        /* number of addresses */
-    const struct pd_address *addresses; /* borrowed; NULL: none are known */
+    const struct pd_address *addresses; /* borrowed, or following.addresses; NULL: none are known */
 } pd_core_setup;
 
 /* The connection. Fields with `_ns` are times of the callers' monotonic clock (0: never), except timeout_ns and
@@ -268,6 +269,7 @@ typedef struct pd_core_link_state {
 /* How the handle has ended. `lost` allows the recovery recreate, `gone_back` the recovery rewind. */
 typedef struct pd_core_ending {
     pd_error error; /* PD_OK: it has not ended */
+    bool left;      /* the worker has left the job */
     bool lost;      /* the server no longer has the job */
     bool gone_back; /* the server has gone back to an earlier step */
 } pd_core_ending;
@@ -333,6 +335,23 @@ typedef struct pd_core_shares {
     uint64_t settled, lost;
 } pd_core_shares;
 
+/* Where the server is, in a cluster whose daemons have a table of shards: follow.h. */
+typedef struct pd_core_following {
+    struct pd_shard_table *table; /* borrowed; NULL: the handle follows no table */
+    uint64_t tenure;              /* highest tenure of the shard that this handle knows; 0: none */
+    uint64_t ask;                 /* id of the request Shards that is under way; 0: none */
+    uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
+    /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
+    bool spreads, spread;
+    char *home;                   /* the table's text of the owner's addresses; NULL: not known */
+    char *spares;                 /* the table's text of the spares' addresses; NULL: none */
+    /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares; NULL:
+     * they are the user's, all of the owner. stray: the owner was found at a spare's address. */
+    struct pd_address *addresses;
+    size_t own;
+    bool stray;
+} pd_core_following;
+
 /* The user's calls. */
 typedef struct pd_core_calls {
     pd_op *table;     /* hash table of the operations, by ticket */
@@ -360,6 +379,7 @@ typedef struct pd_core {
     pd_core_calls calls;
     pd_core_receive receive;
     pd_core_remarks remarks;
+    pd_core_following following;
     pd_sharing sharing;
     pd_window window;
     /* The core's part in carrying tallies between the shards of a cluster: settle_relay.h. */
@@ -426,6 +446,7 @@ typedef struct pd_core_config {
     int feedback;                               /* see pd_client_options */
     uint32_t shard, shards;                     /* see pd_core_setup; shards 0: the server is alone */
     uint64_t cluster;                           /* see pd_core_setup */
+    struct pd_shard_table *table;               /* see pd_core_following; borrowed */
     uint64_t least_shared; /* payload bytes of the smallest push that uses shared memory; 0: PD_LEAST_SHARED */
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */
@@ -434,6 +455,8 @@ typedef struct pd_core_config {
 
 /* Makes a core, which pd_core_free frees. PD_INVALID_ARGUMENT: an option is not of the form name=value. */
 int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err);
+/* Returns settings with which another core is like this one, but for its addresses. The texts are the core's. */
+pd_core_config pd_core_config_of(const pd_core *core);
 /* Frees the core. Accepts NULL. */
 void pd_core_free(pd_core *core);
 

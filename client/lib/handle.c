@@ -7,6 +7,7 @@
 
 #include "call.h"
 #include "notice.h"
+#include "shard_table.h"
 #include "shards.h"
 
 #define NOTICE_SECONDS 2.0 /* a waiting call tells the user after so many seconds without a connection */
@@ -28,16 +29,25 @@ int pd_handle_make(pd_client *client, pd_settings *settings, pd_address *urls, s
     return rc;
 }
 
+/* Sets how the table of shards wakes the I/O thread. */
+static void wake_by(const pd_client *client, int fd)
+{
+    if (client->core->following.table != NULL)
+        pd_shard_table_wake(client->core->following.table, client->core->setup.shard, fd);
+}
+
 int pd_handle_start(pd_client *client, pd_error *err)
 {
     int rc = pd_io_start(&client->io, client->core, client->urls, client->core->setup.urls, &client->secure, err);
 
     client->running = rc == PD_OK;
+    if (client->running) wake_by(client, client->io.wake_fd);
     return rc;
 }
 
 void pd_handle_stop(pd_client *client)
 {
+    if (client->running) wake_by(client, -1);
     if (client->running) pd_io_stop(&client->io);
     client->running = false;
 }
@@ -45,6 +55,7 @@ void pd_handle_stop(pd_client *client)
 void pd_handle_dispose(pd_client *client)
 {
     pd_core_free(client->core);
+    pd_shard_table_free(client->table);
     free(client->urls);
     pd_secure_close(&client->secure);
     for (pd_kept *block = client->kept, *next; block != NULL; block = next) {
@@ -57,6 +68,18 @@ void pd_handle_dispose(pd_client *client)
 pd_client *pd_handle_lead(const pd_client *client)
 {
     return client->shards != NULL ? client->shards->at[0] : (pd_client *)client;
+}
+
+pd_address pd_handle_address(const pd_client *client, uint64_t *tenure)
+{
+    pd_core *core = client->core;
+    pd_address address;
+
+    if (client->running) pd_handle_enter(client); /* otherwise the core has no lock, and no other user */
+    address = core->setup.addresses[core->link.url];
+    if (tenure != NULL) *tenure = core->following.tenure;
+    if (client->running) pd_io_leave(&((pd_client *)client)->io);
+    return address;
 }
 
 int pd_handle_join(pd_client *client, double end, pd_error *err)
@@ -93,10 +116,12 @@ int pd_handle_timed_out(const pd_client *client, double seconds, pd_error *err)
 
 const char *pd_handle_reason(const pd_client *client, char text[PD_ERROR_TEXT])
 {
+    const pd_core *core = client->core;
     char address[PD_ADDRESS_TEXT];
 
-    if (client->core->link.reason[0] != '\0') return client->core->link.reason;
-    snprintf(text, PD_ERROR_TEXT, "%s: no answer yet", pd_address_text(&client->urls[client->core->link.url], address));
+    if (core->link.reason[0] != '\0') return core->link.reason;
+    snprintf(text, PD_ERROR_TEXT, "%s: no answer yet",
+             pd_address_text(&core->setup.addresses[core->link.url], address));
     return text;
 }
 
@@ -147,10 +172,10 @@ static bool await_part(pd_client *client, pd_ticket_id ticket, double seconds)
 static void give_remarks(pd_client *client)
 {
     for (char *remark; (remark = pd_core_take_remark(client->core)) != NULL; free(remark)) {
-        const pd_address *server = &client->urls[client->core->link.url];
+        pd_address server = client->core->setup.addresses[client->core->link.url];
         pd_io_leave(&client->io);
         if (client->whole == NULL || pd_shards_is_new(client->whole, remark))
-            pd_notice_remark(&client->notices, client->core->setup.job, remark, server);
+            pd_notice_remark(&client->notices, client->core->setup.job, remark, &server);
         pd_io_enter(&client->io);
     }
 }

@@ -25,7 +25,9 @@ struct pd_client {
     pd_io io;
     bool running;     /* the I/O thread was started */
     pd_core *core;    /* protocol state machine; used only while it is locked (pd_io_enter) */
-    pd_address *urls; /* the server's addresses; owned */
+    pd_address *urls; /* the server's addresses, as the user gave them; owned */
+    /* Of a worker's handle: what is known of the places of the shards; owned. NULL in the handles of its shards. */
+    struct pd_shard_table *table;
     pd_secure secure; /* paths of the files for tls:// addresses */
     /* seconds: how long a call may take until it fails, and how long it waits at most before the caller can interrupt
      * it (pd_client_options) */
@@ -56,6 +58,9 @@ void pd_handle_stop(pd_client *client);
 void pd_handle_dispose(pd_client *client);
 /* Returns the handle of the server that speaks for the job: of several servers that of shard 0. */
 pd_client *pd_handle_lead(const pd_client *client);
+/* Returns the address in use, or that of the next attempt to connect. Sets *tenure, unless it is NULL, to the tenure of
+ * the shard's owner; 0: not known. The core must not be locked. */
+pd_address pd_handle_address(const pd_client *client, uint64_t *tenure);
 /* Waits for the welcome of one server. Returns PD_OK at once if it has come before. */
 int pd_handle_join(pd_client *client, double end, pd_error *err);
 

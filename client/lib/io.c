@@ -11,11 +11,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "follow.h"
+
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
 /* An attempt to connect waits at most CONNECT_MS each for the name servers, for each address, and for the TLS
  * handshake. If name servers take longer than SLOW_MS, the error text of a waiting call says so. LONGEST_MS: longest
  * sleep of the I/O thread. */
 enum { CONNECT_MS = 5000, SLOW_MS = 500, LONGEST_MS = 3600 * 1000 };
+/* The same for an address whose shard may have moved: the machine there may be gone, and answer nothing. */
+enum { FOLLOWED_CONNECT_MS = 2000 };
 
 static int until_ms(uint64_t when_ns)
 {
@@ -87,28 +91,17 @@ int pd_io_done_fd(pd_io *io)
     return io->done_fd;
 }
 
-/* Removes a thread of the user from the list of waiting threads. */
-static void remove_waiter(pd_io *io, const pd_waiter *waiter)
-{
-    pd_waiter **at = &io->waiters;
-
-    while (*at != waiter) at = &(*at)->next;
-    *at = waiter->next;
-}
-
 void pd_io_watch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    waiter->told = waiter->failed = false;
-    waiter->next = io->waiters;
-    io->waiters = waiter;
+    pd_waiter_add(&io->waiters, waiter);
     pd_io_leave(io);
 }
 
 void pd_io_unwatch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    remove_waiter(io, waiter);
+    pd_waiter_remove(&io->waiters, waiter);
     pthread_mutex_unlock(&io->lock);
 }
 
@@ -124,13 +117,13 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
     uint64_t deadline = pd_clock_now_ns() + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9);
     struct timespec until = { .tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u) };
-    pd_waiter waiter = { .ticket = ticket, .next = io->waiters };
+    pd_waiter waiter = { .ticket = ticket };
     int rc = 0;
 
-    io->waiters = &waiter;
+    pd_waiter_add(&io->waiters, &waiter);
     while (!pd_core_done(io->core, ticket) && rc != ETIMEDOUT)
         rc = pthread_cond_timedwait(&io->changed, &io->lock, &until);
-    remove_waiter(io, &waiter);
+    pd_waiter_remove(&io->waiters, &waiter);
     return pd_core_done(io->core, ticket);
 }
 
@@ -206,7 +199,7 @@ static int look_up(pd_io *io, size_t url, const struct addrinfo **addresses, pd_
     return rc;
 }
 
-static int connect_to(pd_io *io, size_t url, int *fd, pd_error *err)
+static int connect_to(pd_io *io, size_t url, bool may_move, int *fd, pd_error *err)
 {
     const struct addrinfo *addresses = NULL;
     char text[PD_ADDRESS_TEXT];
@@ -216,7 +209,8 @@ static int connect_to(pd_io *io, size_t url, int *fd, pd_error *err)
     if (rc != PD_OK)
         pd_fail(err, rc, "%s: %.300s", pd_address_text(&io->urls[url], text), why.text);
     else
-        rc = pd_sock_connect(fd, &io->urls[url], addresses, io->stop_fd, CONNECT_MS, err);
+        rc = pd_sock_connect(fd, &io->urls[url], addresses, io->stop_fd, may_move ? FOLLOWED_CONNECT_MS : CONNECT_MS,
+                             err);
     if (rc == PD_DEADLINE_EXCEEDED) return rc;
     pd_lookup_leave(io->lookups[url]);
     io->lookups[url] = NULL;
@@ -238,16 +232,43 @@ static void begin(pd_io *io, size_t url, int fd)
     if (io->pump.transport != NULL && io->watches) pd_path_begin(&io->path, fd, pd_clock_now_ns());
 }
 
+/* Forgets the lookups of all addresses. */
+static void leave_lookups(pd_io *io)
+{
+    for (size_t i = 0; i < io->n_lookups; i++) {
+        pd_lookup_leave(io->lookups[i]);
+        io->lookups[i] = NULL;
+    }
+}
+
+/* Lets the core follow its shard, if the table of shards has changed. */
+static void follow(pd_io *io)
+{
+    const pd_shard_table *table = io->core->following.table;
+    uint64_t changes = table != NULL ? pd_shard_table_changes(table) : 0;
+
+    if (changes == io->followed) return;
+    io->followed = changes;
+    pd_io_enter(io);
+    if (pd_core_follow(io->core, pd_clock_now_ns())) {
+        io->urls = io->core->setup.addresses;
+        leave_lookups(io);
+    }
+    unlock(io);
+}
+
 static void make(pd_io *io)
 {
     pd_error error;
+    bool may_move;
     size_t url;
     int fd;
 
     pd_io_enter(io);
     url = io->core->link.url;
+    may_move = io->core->following.tenure > 0;
     pthread_mutex_unlock(&io->lock);
-    if (connect_to(io, url, &fd, &error) == PD_OK)
+    if (connect_to(io, url, may_move, &fd, &error) == PD_OK)
         begin(io, url, fd);
     else
         pd_pump_lose(&io->pump, pd_clock_now_ns(), error.text);
@@ -337,6 +358,7 @@ static bool stopped(pd_io *io, pd_link *link)
 {
     bool stop;
 
+    follow(io);
     pd_io_enter(io);
     stop = io->stop;
     *link = pd_core_link(io->core, pd_clock_now_ns());
@@ -378,7 +400,7 @@ static int spawn(pd_io *io)
 
 static void dispose(pd_io *io)
 {
-    for (size_t i = 0; i < io->n_urls; i++) pd_lookup_leave(io->lookups[i]);
+    leave_lookups(io);
     free(io->lookups);
     if (io->wake_fd >= 0) close(io->wake_fd);
     if (io->stop_fd >= 0) close(io->stop_fd);
@@ -393,8 +415,9 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     int rc;
 
     memset(io, 0, sizeof *io);
-    if ((io->lookups = calloc(n_urls, sizeof *io->lookups)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    io->n_urls = n_urls;
+    io->n_lookups = n_urls + 2 * PD_MOST_FOLLOWED;
+    if ((io->lookups = calloc(io->n_lookups, sizeof *io->lookups)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     io->done_fd = -1;
     io->core = core;
     io->urls = urls;

@@ -26,6 +26,20 @@ typedef struct pd_waiter {
     bool told, failed;
 } pd_waiter;
 
+/* Adds a waiter to a list, or removes it. */
+static inline void pd_waiter_add(pd_waiter **list, pd_waiter *waiter)
+{
+    waiter->told = waiter->failed = false;
+    waiter->next = *list;
+    *list = waiter;
+}
+
+static inline void pd_waiter_remove(pd_waiter **list, const pd_waiter *waiter)
+{
+    while (*list != waiter) list = &(*list)->next;
+    *list = waiter->next;
+}
+
 /* The I/O thread of one handle, and what it shares with the user's threads. */
 typedef struct pd_io {
     pthread_mutex_t lock;
@@ -45,10 +59,11 @@ typedef struct pd_io {
     uint64_t until_ns;
     /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread must end. */
     int wake_fd, stop_fd;
-    const pd_address *urls; /* borrowed */
+    const pd_address *urls; /* borrowed: core->setup.addresses, which only the I/O thread changes */
+    uint64_t followed;      /* number of changes of the table of shards that the core has taken over (follow.h) */
     /* For each address: the lookup of its host that the I/O thread has begun and not used yet; NULL: none. */
     pd_lookup **lookups;
-    size_t n_urls;
+    size_t n_lookups;        /* places in `lookups` */
     const pd_secure *secure; /* borrowed: the files of tls:// addresses */
     /* Used by the I/O thread alone. pump: moves bytes between core and socket. path: watches the connection. */
     pd_pump pump;

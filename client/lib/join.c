@@ -2,6 +2,7 @@
 #include "join.h"
 
 #include "feedback.h"
+#include "follow.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,8 @@ static Paramd__HelloRequest make_hello(pd_core *core)
     hello.shard = core->setup.shards > 1 ? core->setup.shard : 0;
     hello.shards = core->setup.shards > 1 ? core->setup.shards : 0;
     hello.cluster = core->setup.cluster;
+    hello.tenure = core->following.tenure;
+    hello.follows = core->following.table != NULL;
     hello.barriers = PD_MUTANT(barriers_forgotten) ? 0 : core->progress.passed;
     /* A step of which this process has seen one parameter must be repeated as it was. */
     hello.steps = core->open_sets ? pd_core_highest_step(core, 0) : pd_core_steps_seen(core);
@@ -490,6 +493,7 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
 
     if (rc != PD_OK) return rc;
     reply = unpacked;
+    if (!pd_follow_welcome(core, reply)) return PD_OK;
     if (is_another_job(core, reply)) {
         pd_core_lose_job(core);
         return PD_OK;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "follow.h"
 #include "hash.h"
 
 enum { NOTICE_BYTES = PD_ERROR_TEXT + 256 + 2 * PD_ADDRESS_TEXT };
@@ -122,6 +123,7 @@ void pd_core_note_remarks(pd_core *core, const pd_prefix *prefix, const uint8_t 
     pd_arena_reset(core->arena);
     if (pd_reply_unpack(core->arena, PD_HEARTBEAT, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
     ok = message;
+    if (ok->moved != 0) pd_follow_moved(core);
     for (size_t i = 0; i < ok->n_remarks; i++) keep_remark(&core->remarks, ok->remarks[i]);
 }
 

@@ -26,4 +26,7 @@ int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessa
 int pd_client_call_into(pd_client *client, unsigned method, const ProtobufCMessage *request, void *into, size_t bytes,
                         pd_arena *arena, void **reply, pd_error *err);
 
+/* Returns the number of shards in the server's table of shards (HelloReply.shards_known); 0: it has none. */
+uint32_t pd_client_shards_known(pd_client *client);
+
 #endif

@@ -118,10 +118,8 @@ static int check_idle(const pd_core *core, pd_op *op, pd_error *err)
     return PD_OK;
 }
 
-static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_error *err)
+static int check(const pd_core *core, uint64_t number, pd_error *err)
 {
-    int rc = PD_OK;
-
     if (!core->declared)
         return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     /* Where ranks come and go, the server knows who leads the job now. */
@@ -133,6 +131,13 @@ static int check(const pd_core *core, const pd_item *items, size_t n, uint64_t n
     if (number == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "the number of a change of weights must not be 0: use a hash of the new weights");
+    return PD_OK;
+}
+
+static int check_items(const pd_core *core, const pd_item *items, size_t n, pd_error *err)
+{
+    int rc = PD_OK;
+
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_item(core, items, i, err);
     return rc;
@@ -165,12 +170,12 @@ static int take_items(const pd_core *core, pd_op *op, const pd_item *items, size
     return rc == PD_OK ? check_once(core, items, n, err) : rc;
 }
 
-int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket, pd_error *err)
+static int begin(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
-    int rc = check(core, items, n, number, err);
+    int rc;
 
-    if (rc != PD_OK || (rc = pd_op_begin(core, PD_INIT, &op, err)) != PD_OK) return rc;
+    if ((rc = pd_op_begin(core, PD_INIT, &op, err)) != PD_OK) return rc;
     op->replaces = number;
     rc = take_items(core, op, items, n, err);
     if (rc == PD_OK && (rc = post(core, op)) != PD_OK) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -180,6 +185,24 @@ int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t numb
     }
     *ticket = op->id;
     return PD_OK;
+}
+
+int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket, pd_error *err)
+{
+    int rc = check(core, number, err);
+
+    if (rc == PD_OK) rc = check_items(core, items, n, err);
+    return rc == PD_OK ? begin(core, items, n, number, ticket, err) : rc;
+}
+
+int pd_core_replace_none(pd_core *core, uint64_t number, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_item unchanged = { 0 };
+    int rc = check(core, number, err);
+
+    if (rc != PD_OK) return rc;
+    while (unchanged.param < core->n_params && core->params[unchanged.param].elsewhere) unchanged.param++;
+    return unchanged.param < core->n_params ? begin(core, &unchanged, 1, number, ticket, err) : PD_OK;
 }
 
 int pd_replace_again(pd_core *core)

@@ -8,6 +8,9 @@
 /* Sends weights that replace those of the server. The ticket is done when the server has them in force. */
 int pd_core_replace(pd_core *core, const pd_item *items, size_t n, uint64_t number, pd_ticket_id *ticket,
                     pd_error *err);
+/* Tells a shard, all of whose weights stay, the number of a change on other shards. The ticket is done when the shard
+ * knows it; without parameters the shard need not, and *ticket is not set. */
+int pd_core_replace_none(pd_core *core, uint64_t number, pd_ticket_id *ticket, pd_error *err);
 /* On a new connection, sends all weights of a pd_client_replace that is under way again, since the server has forgotten
  * those of the earlier connection. They stay the weights of the step for which the program made them: the server
  * refuses them if it has closed another one meanwhile. PD_NO_MEMORY: the caller drops the connection. */

@@ -119,7 +119,8 @@ int pd_shards_declare(pd_client *client, const pd_client_param *params, size_t n
 int pd_shards_init(pd_client *client, void *const *weights, double end, pd_error *err);
 int pd_shards_push(pd_client *client, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
                    pd_ticket_id *ticket, pd_error *err);
-int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                   pd_ticket_id *ticket, pd_error *err);
 int pd_shards_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 int pd_shards_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Forgets all tickets, once the I/O threads are stopped. */

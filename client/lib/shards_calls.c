@@ -204,23 +204,26 @@ static size_t list_items(const pd_change *change, size_t shard, pd_item *to)
     return n;
 }
 
+/* Begins the change on a shard. Each shard must know of it, since all pushes of the next step bring its number. Where
+ * sets are open, only those of the changed fragments do, and each of these lies on one shard. */
 static int replace_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
     const pd_change *change = arg;
     pd_item *items = calloc(list_items(change, 0, NULL) + 1, sizeof *items);
     size_t n;
-    int rc;
+    int rc = PD_OK;
 
     if (items == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     n = list_items(change, number, items);
-    rc = n > 0 || change->n == 0 ? pd_core_replace(shard->core, items, n, change->number, &shard->replace, err) : PD_OK;
+    if (n > 0 || change->n == 0)
+        rc = pd_core_replace(shard->core, items, n, change->number, &shard->replace, err);
+    else if (!change->shards->open_sets)
+        rc = pd_core_replace_none(shard->core, change->number, &shard->replace, err);
     free(items);
     return rc;
 }
 
-/* Checks that the items are parameters, and that each shard has one: a shard must know of the change, whose number all
- * pushes of the next step bring. Where sets are open, those of the changed fragments bring it, and each of these lies
- * on one shard. */
+/* Checks that the items are parameters. */
 static int check_change(const pd_change *change, pd_error *err)
 {
     const pd_shards *shards = change->shards;
@@ -229,18 +232,6 @@ static int check_change(const pd_change *change, pd_error *err)
         if (change->items[i].param >= shards->n_params)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu, but %zu are declared", i,
                            change->items[i].param, shards->n_params);
-    for (size_t s = 0; change->n > 0 && !shards->open_sets && s < shards->n; s++) {
-        bool has = false;
-        for (size_t i = 0; !has && i < change->n; i++) {
-            const pd_sharded_param *param = &shards->params[change->items[i].param];
-            for (size_t k = 0; k < param->n; k++) has = has || shards->places[param->first + k].shard == s;
-        }
-        if (!has)
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "no changed weights lie on shard %zu of %zu, which must know of the change, too: replace "
-                           "all parameters, or at least one of each shard",
-                           s, shards->n);
-    }
     return PD_OK;
 }
 

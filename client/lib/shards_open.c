@@ -278,11 +278,12 @@ bool pd_shards_is_new(pd_shards *shards, const char *remark)
 
 int pd_shards_name(const pd_shards *shards, size_t shard, pd_error *err)
 {
+    pd_address server = pd_handle_address(shards->at[shard], NULL);
     char address[PD_ADDRESS_TEXT], text[PD_ERROR_TEXT + PD_ADDRESS_TEXT + 64];
     const char *colon = strncmp(err->text, "waited ", 7) == 0 ? strstr(err->text, ": ") : NULL;
     int head = colon != NULL ? (int)(colon + 2 - err->text) : 0;
 
-    pd_address_text(&shards->at[shard]->urls[0], address);
+    pd_address_text(&server, address);
     snprintf(text, sizeof text, "%.*sshard %zu (%s): %s", head, err->text, shard, address, err->text + head);
     snprintf(err->text, sizeof err->text, "%.*s", PD_ERROR_TEXT - 1, text);
     return err->code;

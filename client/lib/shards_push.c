@@ -313,7 +313,7 @@ static int queue(const pd_many_pushes *push, pd_part *part, size_t p, pd_error *
 
     pd_io_enter(&shard->io);
     if (part->method == PD_PULL)
-        rc = pd_core_pull(shard->core, part->items, part->n, 0, &part->ticket, err);
+        rc = pd_core_pull(shard->core, part->items, part->n, 0, options->form, &part->ticket, err);
     else if (part->method == PD_NOTE)
         rc = pd_core_put_worker_state(shard->core, push->step, options->worker_state, options->worker_state_bytes,
                                       &part->ticket, err);
@@ -391,7 +391,8 @@ int pd_shards_push(pd_client *client, unsigned method, pd_item *items, size_t n,
     return rc;
 }
 
-int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
+int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                   pd_ticket_id *ticket, pd_error *err)
 {
     pd_shards *shards = client->shards;
     pd_split split = { .shards = shards, .method = PD_PULL, .items = items, .n = n };
@@ -406,7 +407,7 @@ int pd_shards_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_ste
         pd_client *shard = shards->at[part->shard];
 
         pd_io_enter(&shard->io);
-        pd_core_pull(shard->core, part->items, part->n, min_step, &part->ticket, &joined->error);
+        pd_core_pull(shard->core, part->items, part->n, min_step, form, &part->ticket, &joined->error);
         pd_io_leave(&shard->io);
         if (joined->error.code != PD_OK) name_end(shards, part->shard, &joined->error, NULL);
     }

@@ -8,19 +8,27 @@
 
 #define LOOK_SECONDS 2.0 /* a waiting call looks so often whether there are connections, and for warnings */
 
-int pd_shards_check(const pd_shards *shards, pd_error *err)
+/* Returns the error that has ended the handle of a shard; PD_OK: none has ended. `but_left`: unless it is that the
+ * worker has left the job there, as a call that leaves does on one shard before the other. */
+static int find_ended(const pd_shards *shards, bool but_left, pd_error *err)
 {
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *inside = pd_handle_enter(shards->at[i]);
         pd_error error = inside->core->end.error;
+        bool left = inside->core->end.left;
 
         pd_io_leave(&inside->io);
-        if (error.code == PD_OK) continue;
+        if (error.code == PD_OK || (left && but_left)) continue;
         pd_shards_name(shards, i, &error);
         if (err != NULL) *err = error;
         return error.code;
     }
     return PD_OK;
+}
+
+int pd_shards_check(const pd_shards *shards, pd_error *err)
+{
+    return find_ended(shards, false, err);
 }
 
 /* Counts the operations that are not done. Sets *failed if one of the others has failed. The bell must be locked. */
@@ -72,7 +80,7 @@ static size_t await_watched(pd_shards *shards, const pd_waiter *waiters, size_t 
 
     while (left > 0 && (now = pd_clock_seconds()) < end) {
         pd_shards_go_back_together(shards);
-        failed = failed || pd_shards_check(shards, NULL) != PD_OK;
+        failed = failed || find_ended(shards, true, NULL) != PD_OK;
         if (failed && act == NULL) break;
         if (failed && (!acted || now - begin >= LOOK_SECONDS)) act(shards, waiters, arg);
         acted = failed;
@@ -240,7 +248,7 @@ int pd_shards_carry_out(pd_client *client, pd_shards_call call, size_t ticket, p
     pthread_mutex_unlock(&shards->lock);
     if (carried.error.code == PD_OK) pd_shards_await(shards, carried.waiters, shards->n, end, NULL, NULL);
     finish_some(&carried);
-    if (carried.error.code == PD_OK && !is_over(&carried)) pd_shards_check(shards, &carried.error);
+    if (carried.error.code == PD_OK && !is_over(&carried)) find_ended(shards, true, &carried.error);
     if (carried.error.code != PD_OK && borrows(call)) end_others(&carried);
     free(carried.waiters);
     if (carried.error.code == PD_OK && !is_over(&carried)) return timed_out(&carried, client->slice, err);

@@ -209,7 +209,7 @@ unsigned pd_sock_events(pd_transport *transport, const struct pollfd *polled)
 
 enum { CERTIFICATE, KEY, CA, TOKEN, N_PATHS };
 
-static pd_tls_files files_of(const pd_secure *secure)
+pd_tls_files pd_secure_files(const pd_secure *secure)
 {
     return (pd_tls_files){ .certificate = secure->paths[CERTIFICATE],
                            .key = secure->paths[KEY],
@@ -232,7 +232,7 @@ static int copy_paths(pd_secure *out, const pd_tls_files *files, pd_error *err)
 
 static int check_files(const pd_secure *secure, pd_error *err)
 {
-    pd_tls_files files = files_of(secure);
+    pd_tls_files files = pd_secure_files(secure);
     pd_tls_context *context;
     int rc = pd_tls_client(&context, &files, err);
 
@@ -289,7 +289,7 @@ static int shake_hands(pd_tls_stream *stream, int fd, int stop_fd, int timeout_m
 int pd_secure_connect(const pd_secure *secure, pd_tls_stream **out, int fd, const char *host, int stop_fd,
                       int timeout_ms, pd_error *err)
 {
-    pd_tls_files files = files_of(secure);
+    pd_tls_files files = pd_secure_files(secure);
     pd_tls_context *context;
     int rc = pd_tls_client(&context, &files, err);
 

@@ -36,6 +36,8 @@ typedef struct pd_secure {
     char *paths[4]; /* paths of the certificate, its key, the authorities and the token; NULL: no such file */
 } pd_secure;
 
+/* Returns the files whose paths it has. */
+pd_tls_files pd_secure_files(const pd_secure *secure);
 /* Copies the paths. If one of the n addresses is a tls:// address, reads the files once, so that a wrong file is found
  * now. Errors are those of pd_tls_client. */
 int pd_secure_open(pd_secure *out, const pd_tls_files *files, const pd_address *urls, size_t n, pd_error *err);

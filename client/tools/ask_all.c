@@ -149,26 +149,71 @@ static int open_shard(pd_shard *shard, void *arg, pd_error *err)
     return pd_operator_open(&shard->op, shard->url, how->deadline_s, err);
 }
 
+/* Connects to the daemons of the command line. */
 static int open_all(pd_cluster *out, const pd_line *line, double more_s, bool complete, pd_error *err)
 {
     opening how = { line->timeout + more_s };
+    size_t n = line->asked->n_shards;
 
-    *out = (pd_cluster){ .line = line, .at = calloc(line->n_shards, sizeof *out->at), .complete = complete };
+    *out = (pd_cluster){ .line = line, .at = calloc(n, sizeof *out->at), .complete = complete };
     if (out->at == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    out->n = line->n_shards;
-    for (size_t i = 0; i < out->n; i++)
-        out->at[i] = (pd_shard){ .number = (uint32_t)i, .url = out->n == 1 ? line->server : line->shards[i] };
+    out->n = n;
+    for (size_t i = 0; i < n; i++)
+        out->at[i] = (pd_shard){ .number = (uint32_t)i, .url = n == 1 ? line->server : line->asked->shards[i] };
     return pd_cluster_each(out, open_shard, &how, err);
+}
+
+/* Takes over the addresses of a table of shards, as if the command line named them. */
+static int take_table(pd_asked *asked, const Paramd__ShardsReply *table, pd_error *err)
+{
+    char **shards = calloc(table->n_shards + 1, sizeof *shards);
+    int rc = shards != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+
+    for (size_t i = 0; rc == PD_OK && i < table->n_shards; i++) {
+        if (table->shards[i]->url[0] == '\0')
+            rc = pd_fail(err, PD_UNAVAILABLE, "shard %zu of cluster %.60s has had no owner yet", i, table->cluster);
+        else if ((shards[i] = strdup(table->shards[i]->url)) == NULL)
+            rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    if (rc == PD_OK) {
+        asked->shards = shards;
+        asked->n_shards = table->n_shards;
+        return PD_OK;
+    }
+    for (size_t i = 0; shards != NULL && i < table->n_shards; i++) free(shards[i]);
+    free(shards);
+    return rc;
+}
+
+/* Works as open_all. If the command line names one daemon of several that have a table of shards, connects to all. */
+static int open_found(pd_cluster *out, const pd_line *line, double more_s, bool complete, pd_error *err)
+{
+    Paramd__ShardsReply *table;
+    pd_operator *op;
+    int rc = open_all(out, line, more_s, complete, err);
+
+    if (rc != PD_OK || out->n > 1) return rc;
+    op = &out->at[0].op;
+    if (pd_client_shards_known(op->client) <= 1) return PD_OK;
+    rc = pd_client_call(op->client, PD_SHARDS, NULL, op->arena, (void **)&table, err);
+    if (rc == PD_OK) rc = take_table(line->asked, table, err);
+    pd_cluster_close(out);
+    return rc == PD_OK ? open_all(out, line, more_s, complete, err) : rc;
 }
 
 int pd_cluster_open(pd_cluster *out, const pd_line *line, double more_s, pd_error *err)
 {
-    return open_all(out, line, more_s, false, err);
+    return open_found(out, line, more_s, false, err);
 }
 
 int pd_cluster_open_complete(pd_cluster *out, const pd_line *line, double more_s, pd_error *err)
 {
-    return open_all(out, line, more_s, true, err);
+    return open_found(out, line, more_s, true, err);
+}
+
+int pd_cluster_open_named(pd_cluster *out, const pd_line *line, double more_s, pd_error *err)
+{
+    return open_all(out, line, more_s, false, err);
 }
 
 static void *reopen(void *arg)
@@ -246,10 +291,10 @@ int pd_cluster_ask(pd_cluster *cluster, unsigned method, const ProtobufCMessage 
 
 int pd_cluster_print(const pd_line *line, unsigned method, pd_replies_print *print)
 {
-    void **replies = calloc(line->n_shards, sizeof *replies);
     pd_cluster cluster;
     pd_error err = { 0 };
     int rc = pd_cluster_open(&cluster, line, 0, &err), status;
+    void **replies = calloc(line->asked->n_shards, sizeof *replies);
 
     if (rc == PD_OK && replies == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
     if (rc == PD_OK) rc = pd_cluster_ask(&cluster, method, NULL, replies, &err);

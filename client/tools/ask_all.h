@@ -32,12 +32,15 @@ typedef struct pd_cluster {
 /* A function that works with one shard, in a thread of its own if there are several. `arg` is shared by all threads. */
 typedef int pd_shard_work(pd_shard *shard, void *arg, pd_error *err);
 
-/* Connects to all shards of the command line, with its timeout plus `more_s` seconds as the deadline of requests. The
- * caller closes *out, also after an error. Errors are those of pd_operator_open; with several shards, only if none
- * could be reached. */
+/* Connects to all shards of the command line, with its timeout plus `more_s` seconds as the deadline of requests. If it
+ * names one daemon, which has a table of shards, connects to all shards of the table. The caller closes *out, also
+ * after an error. Errors are those of pd_operator_open; with several shards, only if none could be reached.
+ * PD_UNAVAILABLE: a shard of the table has had no owner yet. */
 int pd_cluster_open(pd_cluster *out, const pd_line *line, double more_s, pd_error *err);
 /* Works as pd_cluster_open, for a command that needs all shards: this call, and later ones, fail if one shard fails. */
 int pd_cluster_open_complete(pd_cluster *out, const pd_line *line, double more_s, pd_error *err);
+/* Works as pd_cluster_open, for a command that is about the named daemons alone. */
+int pd_cluster_open_named(pd_cluster *out, const pd_line *line, double more_s, pd_error *err);
 /* Connects again to the shards of a cluster that could not be reached, for a command that asks again and again. Each
  * attempt takes at most `most_s` seconds. Does nothing with one daemon. */
 void pd_cluster_reopen(pd_cluster *cluster, double most_s);

@@ -345,15 +345,17 @@ static void take_common(pd_line *line)
     line->wide = strcmp(output, "wide") == 0;
 }
 
-/* Copies the addresses of each daemon of a cluster to the pd_line, where they stay as long as the program lives. */
-static void take_shards(pd_line *line, const pd_shard_list *list)
+/* Copies the addresses of each daemon of a cluster, which stay as long as the program lives. */
+static void take_shards(const pd_line *line, const pd_shard_list *list)
 {
-    line->n_shards = list->n;
+    pd_asked *asked = line->asked;
+
+    asked->n_shards = list->n;
     if (list->n == 1) return;
-    line->shards = line->asked->shards = calloc(list->n, sizeof *line->shards);
-    for (size_t i = 0; line->shards != NULL && i < list->n; i++)
-        if ((line->shards[i] = pd_shard_list_text(list, i)) == NULL) pd_line_refuse(line, "out of memory");
-    if (line->shards == NULL) pd_line_refuse(line, "out of memory");
+    asked->shards = calloc(list->n, sizeof *asked->shards);
+    for (size_t i = 0; asked->shards != NULL && i < list->n; i++)
+        if ((asked->shards[i] = pd_shard_list_text(list, i)) == NULL) pd_line_refuse(line, "out of memory");
+    if (asked->shards == NULL) pd_line_refuse(line, "out of memory");
 }
 
 /* Reads the list of daemons before anything else is done, so that a wrong address is reported as wrong usage of the
@@ -365,8 +367,8 @@ static void read_servers(pd_line *line)
     static pd_shard_list list; /* static, because it is large */
     pd_error err;
 
-    line->n_shards = 1;
     line->asked = &asked;
+    asked.n_shards = 1;
     if (from == NULL || (from[0] == '\0' && line->server == NULL)) return;
     if (pd_shard_list_parse(&list, from, &err) != PD_OK) pd_line_refuse(line, "%s", err.text);
     take_shards(line, &list);

@@ -89,10 +89,13 @@ typedef struct pd_given {
 
 /* What a command that asks several daemons has to say besides its answer (ask_all.h). */
 typedef struct pd_asked {
-    int status;     /* exit status of the worst error of a daemon whose answer is missing; PD_CTL_OK: none is missing */
-    char *lines;    /* lines about these errors, for standard error; NULL: there are none */
-    bool quiet;     /* the lines are not printed */
-    char **shards;  /* pd_line.shards, which lives as long as the program */
+    int status;  /* exit status of the worst error of a daemon whose answer is missing; PD_CTL_OK: none is missing */
+    char *lines; /* lines about these errors, for standard error; NULL: there are none */
+    bool quiet;  /* the lines are not printed */
+    /* Addresses of each daemon of a cluster, which live as long as the program; NULL: --server or PARAMD_URL name one
+     * daemon, and no more are known. n_shards: number of daemons, at least 1. */
+    char **shards;
+    size_t n_shards;
     uint32_t shard; /* the daemon that has sent the entry of a list that is being handled */
 } pd_asked;
 
@@ -101,9 +104,6 @@ struct pd_line {
     const pd_command *command; /* command of paramctl; NULL until its name has been read */
     /* address that --server names; NULL: not given, so the client library takes its default */
     const char *server;
-    /* addresses of each daemon of a cluster; NULL: --server or PARAMD_URL name one daemon */
-    char **shards;
-    size_t n_shards; /* number of daemons, at least 1 */
     pd_asked *asked;
     char local[128]; /* memory for `server` if --server gives the name of a local daemon */
     double timeout;  /* --timeout, in seconds */

@@ -95,7 +95,7 @@ static bool is_shown(const pd_column *column, bool wide)
 /* Returns whether the output says on which shard an entry lies. */
 static bool is_placed(const pd_list *list, const pd_line *line)
 {
-    return list->placed && line->n_shards > 1;
+    return list->placed && line->asked->n_shards > 1;
 }
 
 static pd_table *new_table(const pd_list *list, const pd_line *line)

@@ -95,7 +95,7 @@ static void fold_job(void *entry, const void *other)
     fold_counts(to, from);
     fold_times(to, from);
     LEAST(step_least), MOST(step_most), LEAST(connected), MOST(world_size);
-    LEAST(durable_step), MOST(checkpoint_age_ms);
+    LEAST(durable_step), LEAST(mirrored_step), MOST(checkpoint_age_ms);
     if (from->loss_step > to->loss_step) {
         to->loss = from->loss;
         to->loss_step = from->loss_step;

@@ -51,7 +51,6 @@
  *   and others have more: then the first of those has them. Give the worker state of a step with its last push to that
  *   shard or earlier, for instance with a push of all parameters: a step that the shard has taken without it can come
  *   into a checkpoint without it.
- * - Changed weights (pd_client_replace) are of at least one parameter on each shard, unless sets are open.
  * - In a job with open sets each shard decides alone which ranks count, for whole fragments: declare at least as many
  *   as there are shards. Shard 0 has fragment 0, leases the shares, and chooses ranks. A shard that loses steps goes
  *   back alone: push the fragment with the lowest step next, of several the first, as pd_diloco does. pd_client_sync
@@ -147,6 +146,11 @@ typedef struct pd_welcome {
  * members have changed, as the last answer to a push or pull reported. Each pointer may be NULL. In a job whose ranks
  * are all members for ever: world_size, the rank, 0. */
 PD_API void pd_client_members(const pd_client *client, int *members, int *index, uint64_t *epoch);
+/* Returns the number of the job's servers, its shards; 1: one server has it all. If `shard` is below it, writes the
+ * address of that shard's server to `url`, cut to `room` bytes with the final zero, and sets *tenure to the number of
+ * this owner of the shard, which grows with each new owner; 0: the servers do not know who owns what (cluster.engine).
+ * Both change when a shard moves to another server. `url` and `tenure` may be NULL. */
+PD_API size_t pd_client_shards(const pd_client *client, size_t shard, char *url, size_t room, uint64_t *tenure);
 /* Returns whether this worker leads its job: it sends weights that were changed by hand (pd_client_replace), and gets
  * the server's warnings about the job. That is rank 0; in a job where members come and go, the lowest member that is
  * connected, as the last answer reported. */
@@ -414,6 +418,8 @@ typedef struct pd_push_options {
      * now, since this worker was away for too long. Its data must not be carried over into the next push: they would
      * count twice. Borrowed until the ticket is done. NULL: not wanted. */
     bool *lost;
+    /* Of pd_client_push_pull: which weights come back (pd_client_pull_form). */
+    pd_weights_form form;
 } pd_push_options;
 
 /* Ends this rank's step number `step`. Parameters that this rank has not pushed since it ended the step before count as
@@ -498,6 +504,12 @@ PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *byte
  * others. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
+/* Receives weights as pd_client_pull does, of a form: with PD_FORM_EVAL those to evaluate with and to save. For
+ * optimizers that evaluate an average of the weights (schedule_free, gpa) the server computes them when somebody asks,
+ * and whoever asks gets the same bits for a step. Keep the weights that are trained: gradients must be computed at
+ * those. PD_INVALID_ARGUMENT: an unknown form. */
+PD_API int pd_client_pull_form(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_weights_form form,
+                               pd_ticket_id *ticket, pd_error *err);
 
 /* Waits for a ticket at most `seconds` (0: the handle's deadline). When the ticket is done or has failed, it is
  * forgotten, and the buffers belong to the caller again.

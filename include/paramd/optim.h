@@ -255,6 +255,11 @@ PD_API int pd_model_clip(pd_model *model, double limit, pd_error *err);
  * optimizers have limits, that of the first group with a limit. 0: no step was taken yet, or nothing is clipped. */
 PD_API double pd_model_norm(const pd_model *model);
 
+/* Computes the weights of a parameter to evaluate with and to save: `out` from `weights`, its weights after the last
+ * step. They are others for optimizers that evaluate an average of the weights (schedule_free, gpa); for all others
+ * `out` becomes a copy. `out` and `weights` must not overlap. */
+PD_API void pd_model_read_out(const pd_model *model, size_t param, const float *weights, float *out);
+
 /* Returns the number of steps that a parameter has taken, or its group if the optimizer counts by group. */
 PD_API int64_t pd_model_count(const pd_model *model, size_t param);
 /* Returns the bytes of all optimizer state as it is stored, without temporary memory. */

@@ -32,6 +32,15 @@ typedef enum pd_dtype {
     PD_INT4 = 5
 } pd_dtype;
 
+/* Which weights a pull or an export gets. */
+typedef enum pd_weights_form {
+    /* Those that are trained: gradients belong to them. */
+    PD_FORM_TRAIN = 0,
+    /* Those to evaluate with and to save. They are others for optimizers that evaluate an average of the weights
+     * (schedule_free, gpa), and the same for all others. */
+    PD_FORM_EVAL = 1
+} pd_weights_form;
+
 /* Returns the bytes of one element of a type; 0 for an unknown type, and for the quantized types, whose elements have
  * no bytes of their own. */
 PD_API size_t pd_dtype_size(pd_dtype dtype);

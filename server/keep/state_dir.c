@@ -367,3 +367,49 @@ void pd_state_dir_close(pd_state_dir *dir)
     if (dir->lock >= 0) close(dir->lock);
     dir->lock = -1;
 }
+
+enum { LIFE_DIGITS = 16 };
+
+int pd_state_dir_life(const pd_disk *disk, const char *path, uint64_t *life, pd_error *err)
+{
+    char name[PD_KEEP_PATH], text[LIFE_DIGITS + 1] = "";
+    int file, number;
+
+    *life = 0;
+    pd_keep_join(name, path, PD_KEEP_LIFE);
+    if ((number = disk->open(disk->arg, name, &file)) == ENOENT) return PD_OK;
+    if (number != 0) return pd_disk_fail(err, number, "open", name);
+    number = disk->read(disk->arg, file, 0, text, LIFE_DIGITS);
+    disk->close(disk->arg, file);
+    if (number != 0 && number != ENODATA) return pd_disk_fail(err, number, "read", name);
+    if (strspn(text, "0123456789abcdef") == LIFE_DIGITS) *life = strtoull(text, NULL, 16);
+    return *life != 0 ? PD_OK
+                      : pd_fail(err, PD_DATA_LOSS, "%.300s: expected a number of %d hexadecimal digits", name,
+                                (int)LIFE_DIGITS);
+}
+
+/* Creates a file with this text, and waits until the disk has it. */
+static int write_text(const pd_disk *disk, const char *name, const char *text, pd_error *err)
+{
+    int file, number = disk->create(disk->arg, name, strlen(text), &file);
+
+    if (number != 0) return pd_disk_fail(err, number, "create", name);
+    if ((number = disk->write(disk->arg, file, text, strlen(text))) == 0) number = disk->sync_file(disk->arg, file);
+    disk->close(disk->arg, file);
+    return number == 0 ? PD_OK : pd_disk_fail(err, number, "write", name);
+}
+
+int pd_state_dir_set_life(const pd_disk *disk, const char *path, uint64_t life, pd_error *err)
+{
+    char name[PD_KEEP_PATH], fresh[PD_KEEP_PATH], text[LIFE_DIGITS + 2];
+    int number, rc;
+
+    pd_keep_join(name, path, PD_KEEP_LIFE);
+    pd_keep_join(fresh, path, PD_KEEP_LIFE ".new");
+    snprintf(text, sizeof text, "%016" PRIx64 "\n", life);
+    number = disk->remove(disk->arg, fresh);
+    if (number != 0 && number != ENOENT) return pd_disk_fail(err, number, "remove", fresh);
+    if ((rc = write_text(disk, fresh, text, err)) != PD_OK) return rc;
+    if ((number = disk->rename(disk->arg, fresh, name)) != 0) return pd_disk_fail(err, number, "rename", fresh);
+    return pd_disk_sync_dir(disk, path, err);
+}

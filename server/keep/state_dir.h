@@ -1,6 +1,7 @@
 /* state_dir.h - a state directory: locks it, makes and reads the names of directories and files in it, and lists it.
  *
  *     STATE_DIR/lock
+ *     STATE_DIR/life                           number of this copy of the state, in a cluster with an engine
  *     STATE_DIR/speed                          exists only while the speed of the disk is measured
  *     STATE_DIR/JOB-CREATOR/                   a job: its name, and its creator (the nonce of the process that
  *                                              created it)
@@ -37,6 +38,7 @@ extern const char *const pd_keep_files[PD_KEEP_FILES];
 #define PD_KEEP_ENDED "ended"
 #define PD_KEEP_LOCK "lock"
 #define PD_KEEP_SPEED "speed"
+#define PD_KEEP_LIFE "life"
 #define PD_KEEP_STEPS "log"
 #define PD_KEEP_STEPS_ASIDE "log-aside"
 #define PD_KEEP_DECISIONS "control"
@@ -131,5 +133,11 @@ typedef struct pd_state_dir {
  * PD_NOT_FOUND: there is no such directory. */
 int pd_state_dir_open(pd_state_dir *dir, const char *path, bool create, pd_error *err);
 void pd_state_dir_close(pd_state_dir *dir);
+
+/* Reads the number of a state directory's copy of the state, which it has from the first owner of a shard on. Sets
+ * *life to 0 if it has none. PD_DATA_LOSS: the file is damaged. */
+int pd_state_dir_life(const pd_disk *disk, const char *path, uint64_t *life, pd_error *err);
+/* Gives a state directory, which the caller has locked, a number. After a crash it has the old one or the new one. */
+int pd_state_dir_set_life(const pd_disk *disk, const char *path, uint64_t life, pd_error *err);
 
 #endif

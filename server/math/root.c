@@ -13,6 +13,7 @@ static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_
     case PD_ROOT_EIGH: return pd_root_eigh(X, A, want, report);
     case PD_ROOT_EIGH64: return pd_root_eigh64(X, A, want, report);
     case PD_ROOT_TRACKED: return pd_root_tracked(X, Q, A, want, report);
+    case PD_ROOT_QR: return pd_root_qr(X, Q, A, want, report);
     case PD_ROOT_COUPLED: return pd_root_coupled(X, A, want, report);
     case PD_ROOT_HIGHER_ORDER: return pd_root_higher_order(X, A, want, report);
     }
@@ -44,7 +45,8 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
 
     *report = (pd_root_report){ .error = NAN, .largest = NAN, .condition = NAN, .tries = 1 };
     if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE; /* LAPACK may hang on NaN and infinities */
-    if (want->ridge == PD_RIDGE_SHIFTED && pd_root_is_diagonal((pd_factor){ .A = A }))
+    if (want->ridge == PD_RIDGE_SHIFTED && !want->pseudo && want->method != PD_ROOT_QR &&
+        pd_root_is_diagonal((pd_factor){ .A = A }))
         return pd_root_of_diagonal(X, (pd_factor){ .A = A }, want, report);
     rc = by_method(X, Q, A, want, report);
     report->tries = 1;
@@ -63,6 +65,7 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
  *     because it is in float64.
  *   - Eigendecomposition: 8 products, and one to assemble the root. In float64: 12 and two.
  *   - Tracked eigenbasis: 5.
+ *   - QR iterations (one is assumed): 9.
  *   - Coupled Newton in float32: 15 steps with full products.
  *   - Higher order (order 3 is assumed): 12 steps with two more products each. */
 double pd_root_flops(pd_root_method method, int64_t n, int p)
@@ -75,6 +78,7 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
     case PD_ROOT_EIGH: return (8 + 1) * product;
     case PD_ROOT_EIGH64: return (12 + 2) * product;
     case PD_ROOT_TRACKED: break;
+    case PD_ROOT_QR: return 9 * product;
     case PD_ROOT_COUPLED: return 15 * powers * product;
     case PD_ROOT_HIGHER_ORDER: return 12 * (powers + 2) * product;
     }
@@ -86,6 +90,7 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
  *   - Newton: the float64 matrices M, H and T, and two or three more for the power T^p of an inverse p-th root.
  *   - Eigendecomposition: two for LAPACK. In float64 (also for small matrices): two for LAPACK and the matrix itself.
  *   - Tracked eigenbasis: the same, since it falls back to an eigendecomposition.
+ *   - QR iterations: four.
  *   - Coupled iterations: seven. */
 static int64_t matrices_of(pd_root_method method, int64_t n, int p)
 {
@@ -94,6 +99,7 @@ static int64_t matrices_of(pd_root_method method, int64_t n, int p)
     case PD_ROOT_EIGH:
     case PD_ROOT_TRACKED: return n <= PD_ROOT_SMALL ? 6 : 2;
     case PD_ROOT_EIGH64: return 6;
+    case PD_ROOT_QR: return 4;
     case PD_ROOT_COUPLED:
     case PD_ROOT_HIGHER_ORDER: break;
     }

@@ -9,9 +9,12 @@
  * below want->most_error. X and the report are the result of the last try. PD_NO_MEMORY is returned at once, without
  * another try. Other errors are those of root_types.h.
  *
- * Q (n, n) is used by the method `tracked` alone; for other methods Q.at is NULL. Q contains the last eigenbasis, one
- * eigenvector in each row, or zeros if there is none yet. The new basis is written into Q. A Q that is not orthogonal
- * is treated as zeros. After an error Q is unchanged, or all zeros. */
+ * Q (n, n) is used by the methods `tracked` and `qr` alone; for other methods Q.at is NULL. Q contains the last
+ * eigenbasis, and the new one is written into it.
+ *
+ *   - tracked: Q has one eigenvector in each row, or zeros if there is none yet. A Q that is not orthogonal is treated
+ *     as zeros. After an error Q is unchanged, or all zeros.
+ *   - qr: Q has one eigenvector in each column, at first those of the identity. After an error Q is undefined. */
 int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 /* Returns an estimate of the floating-point operations of one matrix root. The preconditioner pool orders tasks by it:

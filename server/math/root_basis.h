@@ -1,5 +1,5 @@
-/* root_basis.h - computes roots from eigenvectors; used by root_eigh.c and root_tracked.c only. Pure functions; any
- * thread.
+/* root_basis.h - computes roots from eigenvectors; used by root_eigh.c, root_tracked.c and root_qr.c only. Pure
+ * functions; any thread.
  *
  * A basis Q of a matrix A has the eigenvectors of A as its rows: A = Q' diag(values) Q, with the eigenvalues
  * `values`. */
@@ -18,6 +18,7 @@ typedef struct pd_form {
      * negative, otherwise 0. */
     double lift;
     double ridge;
+    double cut;  /* the root has 0 in place of eigenvalues up to this number (pd_root_want.pseudo); -INFINITY: none */
     double half; /* half the exponent of X = (A + ridge I)^exponent; negative for an inverse root */
     int p;       /* the root is the inverse p-th root; 0: its exponent is not 1/p for a whole number p */
 } pd_form;

@@ -21,10 +21,10 @@ pd_form pd_form_of(const pd_root_want *want)
 {
     double p;
 
-    if (want->ridge == PD_RIDGE_RELATIVE) return (pd_form){ .half = -0.5 / want->p, .p = want->p };
+    if (want->ridge == PD_RIDGE_RELATIVE) return (pd_form){ .half = -0.5 / want->p, .p = want->p, .cut = -INFINITY };
     p = round(1 / want->exponent);
-    if (!(p >= 1 && p <= MOST_ORDER && fabs(p * want->exponent - 1) <= 4 * DBL_EPSILON)) p = 0;
-    return (pd_form){ .half = -0.5 * want->exponent, .p = (int)p };
+    if (!(p >= 1 && p <= MOST_ORDER && fabs(p * want->exponent - 1) <= 4 * DBL_EPSILON) || want->pseudo) p = 0;
+    return (pd_form){ .half = -0.5 * want->exponent, .p = (int)p, .cut = -INFINITY };
 }
 
 double pd_form_ridge(const pd_root_want *want, double largest)
@@ -34,7 +34,7 @@ double pd_form_ridge(const pd_root_want *want, double largest)
 
 double pd_form_half(const pd_form *form, double eigenvalue)
 {
-    return pow(fmax(eigenvalue - form->lift, 0) + form->ridge, form->half);
+    return eigenvalue <= form->cut ? 0 : pow(fmax(eigenvalue - form->lift, 0) + form->ridge, form->half);
 }
 
 int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n,
@@ -43,6 +43,11 @@ int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double l
     *form = pd_form_of(want);
     if (!isfinite(least) || !isfinite(largest)) return PD_OUT_OF_RANGE;
     report->largest = fmax(largest, 0);
+    if (want->pseudo) {
+        form->cut = fmax(want->rank_rtol * report->largest, want->rank_atol);
+        report->condition = least > form->cut ? largest / least : 0;
+        return PD_OK;
+    }
     form->ridge = pd_form_ridge(want, report->largest);
     if (want->ridge == PD_RIDGE_SHIFTED)
         form->lift = fmin(least, 0);
@@ -326,7 +331,7 @@ int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_re
     assert(want->ridge == PD_RIDGE_SHIFTED);
     *report = (pd_root_report){ .error = INFINITY, .tries = 1 };
     if (!pd_all_finite_f64(A, X.rows * X.rows)) return PD_OUT_OF_RANGE;
-    if (pd_root_is_diagonal(factor)) return pd_root_of_diagonal(X, factor, want, report);
+    if (!want->pseudo && pd_root_is_diagonal(factor)) return pd_root_of_diagonal(X, factor, want, report);
     report->decomposed = true;
     return wide_root(X, factor, want, report);
 }

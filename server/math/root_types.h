@@ -32,6 +32,9 @@ typedef enum pd_root_method {
     /* Eigendecomposition in float32 that reuses the eigenvectors of the last decomposition as long as the error stays
      * small, and decomposes anew if it is too large. */
     PD_ROOT_TRACKED,
+    /* Eigendecomposition by QR iterations in float32 from the last eigenvectors, as in Meta's matrix_functions.py. It
+     * is not run to its end: the eigenvalues are those of the basis that was reached (pd_eigenbasis_iterate). */
+    PD_ROOT_QR,
     /* Newton's iteration in float32, as in Meta's matrix_functions.py. The ridge is epsilon itself. Negative
      * eigenvalues are not raised to 0. The root is that of the last iteration, even if the iteration did not converge;
      * report.error may then be NaN. An error is returned only if the root is not finite. */
@@ -74,10 +77,17 @@ typedef struct pd_root_want {
     double exponent;
     int q; /* only for PD_ROOT_HIGHER_ORDER: the root is (A + ridge I)^(-q/p); 0 counts as 1 */
     /* For PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends when max |M - I| is at most this. M is a matrix
-     * that converges to the identity I; max |.| is the largest absolute value of an element. */
+     * that converges to the identity I; max |.| is the largest absolute value of an element. For PD_ROOT_QR: the
+     * tolerance of pd_eigenbasis_iterate. */
     double tolerance;
-    int iterations; /* for PD_ROOT_COUPLED and PD_ROOT_HIGHER_ORDER: the iteration ends after this many steps */
+    /* for PD_ROOT_COUPLED, PD_ROOT_HIGHER_ORDER and PD_ROOT_QR: the iteration ends after this many steps */
+    int iterations;
     int order; /* Only for PD_ROOT_HIGHER_ORDER: order of the iteration, from 2 on. Order 2 is Newton's iteration. */
+    /* Only for PD_RIDGE_SHIFTED and the methods eigh, eigh64 and qr: a pseudo-inverse is computed, without ridge and
+     * lift. Eigenvalues of at most max(rank_rtol times the largest one, rank_atol) count as 0, and so do those of the
+     * root in their place. */
+    bool pseudo;
+    double rank_rtol, rank_atol;
 } pd_root_want;
 
 typedef enum pd_root_end {
@@ -98,8 +108,10 @@ typedef struct pd_root_report {
      *   - newton, coupled: max |M - I| of the last M, in float32.
      *   - higher order: max |(A + ridge I) X^p - I| with the X of q = 1.
      *   - computed element by element: 0.
-     *   - exponent that is not 1 / p for a whole p: |Q' L Q v - A v| / (|v| max |L|), the residual of the decomposition
-     *     A = Q' L Q. L is diagonal with the eigenvalues, Q has the eigenvectors as rows, and Q' is its transpose.
+     *   - qr: what is left off the diagonal of A in the last basis: its norm over that of A.
+     *   - exponent that is not 1 / p for a whole p, and pseudo-inverses: |Q' L Q v - A v| / (|v| max |L|), the residual
+     *     of the decomposition A = Q' L Q. L is diagonal with the eigenvalues, Q has the eigenvectors as rows, and Q'
+     *     is its transpose.
      *   - all others: |X^a (A + ridge I) X^b v - v| / |v|, with a = p / 2 rounded down and b = p - a.
      *
      * The last two use a fixed pseudo-random vector v. The last one takes p + 1 matrix-vector products. (pd_basis_check
@@ -171,6 +183,9 @@ int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_re
  * shortcut for diagonal matrices. */
 int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
 int pd_root_higher_order(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+
+/* Computes a root as pd_root does for PD_ROOT_QR, but without retries. */
+int pd_root_qr(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 /* Computes a root as pd_root does for PD_ROOT_NEWTON, but without retries and without the shortcut for diagonal
  * matrices. */

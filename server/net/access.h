@@ -35,6 +35,8 @@ int pd_access_check(pd_conn *conn, const char *what, const pd_may *may, const vo
 /* Checks that the identity of a connection has at least the role `needed` for `job`. `what` and the errors are those of
  * pd_access_check. */
 int pd_access_check_job(pd_conn *conn, const char *what, pd_role needed, const char *job, pd_error *err);
+/* Returns whether pd_access_check_job would succeed. Logs nothing. */
+bool pd_access_has_job(pd_conn *conn, pd_role needed, const char *job);
 /* Checks that the quota of the connection's identity has room for one more open request. `what` is the word for the
  * request in the error. PD_RESOURCE_EXHAUSTED: it has none. */
 int pd_access_check_quota(const pd_conn *conn, const char *what, pd_error *err);

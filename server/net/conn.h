@@ -141,6 +141,7 @@ typedef struct pd_conn {
                             * the job has ended) */
     bool operates;         /* the peer is an operator, not a worker */
     bool remarks;          /* the worker's Hello says that it reads warnings about its job */
+    bool follows;          /* the worker's Hello says that it follows its shard when that moves */
     uint64_t remark;       /* number of the first warning that this worker does not have yet (pd_remarks) */
     pd_rank_leases leases; /* what is leased to the worker; n = 0: nothing */
     double speed;          /* local steps per second, as the worker has told last; 0: it has told none */

@@ -56,6 +56,18 @@ static void on_released(void *arg, pd_published *published)
     daemon->mail.released = published;
 }
 
+/* The request has the ticket of a connection, so that the work counts for its identity. Its answer is for all. */
+static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t param)
+{
+    const pd_conn *conn = pd_pending_of((pd_wait *)wait)->conn;
+    pd_request *request = pd_request_read_out(number, param);
+
+    if (request == NULL) return PD_NO_MEMORY;
+    request->ticket.conn = conn->number;
+    pd_loop_post(arg, request);
+    return PD_OK;
+}
+
 /* Returns a message of the step thread as an effect. Asserts that no effect was lost, and that effects arrive in the
  * order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
@@ -195,6 +207,7 @@ void pd_conversation_tick(pd_daemon *daemon)
     daemon->ingest.unreported = false;
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_tick(daemon->table.at[i], now);
+    pd_version_table_ask_again(daemon->versions);
     pd_http_tick(daemon, now);
     if (daemon->config.hooks.event != NULL) daemon->config.hooks.event(daemon->config.hooks.arg, PD_DAEMON_TURNS);
     end_if_idle(daemon, now);
@@ -204,7 +217,7 @@ void pd_conversation_tick(pd_daemon *daemon)
 static int make_parts(pd_daemon *daemon)
 {
     pd_version_table_user user = {
-        .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released
+        .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released, .asks = on_asks
     };
 
     daemon->table.capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;

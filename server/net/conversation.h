@@ -38,6 +38,8 @@ void pd_conversation_finish_turn(pd_daemon *daemon);
 /* Checks the timeouts of all connections, of the shutdown, and of a daemon without workers. The platform calls it
  * several times a second. */
 void pd_conversation_tick(pd_daemon *daemon);
+/* Tells workers that follow their shards that an entry of the table of shards has changed (pd_platform.table). */
+void pd_conversation_tell_moved(pd_daemon *daemon);
 /* Handles a termination signal, whose name goes to the log. The first one drains the daemon and stops it, the second
  * one stops it at once. */
 void pd_conversation_interrupt(pd_daemon *daemon, const char *name);

@@ -145,6 +145,13 @@ static void end_listening(void *arg)
     pd_listen_end_workers(arg);
 }
 
+static const pd_cluster_table *table(void *arg)
+{
+    const pd_cluster *cluster = ((pd_uvloop *)arg)->daemon->cluster;
+
+    return cluster != NULL ? pd_cluster_table_now(cluster) : NULL;
+}
+
 static uint64_t secret(void *arg)
 {
     uint64_t key = 0x9e3779b97f4a7c15u;
@@ -261,7 +268,8 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
                              .wake = wake,
                              .stop = stop,
                              .end_listening = end_listening,
-                             .background = background };
+                             .background = background,
+                             .table = table };
     int rc;
 
     if (loop == NULL) {
@@ -334,6 +342,51 @@ static void on_loading_tick(uv_timer_t *handle)
     if (config->hooks.event != NULL) config->hooks.event(config->hooks.arg, PD_DAEMON_LOADS);
 }
 
+/* Longest time in ms between two turns of the cluster. */
+enum { CLUSTER_MS = 100 };
+
+static void run_cluster(pd_uvloop *loop);
+
+static void on_cluster_time(uv_timer_t *timer)
+{
+    run_cluster(timer->data);
+}
+
+static void on_engine(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    run_cluster(poll->data);
+}
+
+/* Runs a turn of the cluster, and sets the timer for the next one. */
+static void run_cluster(pd_uvloop *loop)
+{
+    uint64_t now = uv_now(&loop->uv), due = pd_cluster_turn(loop->daemon->cluster, now);
+
+    if (due > now + CLUSTER_MS) due = now + CLUSTER_MS;
+    uv_timer_start(&loop->engine_timer, on_cluster_time, due > now ? due - now : 0, 0);
+}
+
+void pd_daemon_wait(pd_daemon *daemon, bool (*done)(void *arg), void *arg)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    loop->loads = true;
+    if (daemon->cluster != NULL) uv_timer_start(&loop->engine_timer, on_cluster_time, 0, 0);
+    pd_listen_begin(loop);
+    uv_prepare_start(&loop->prepare, on_loading_prepare);
+    uv_timer_start(&loop->timer, on_loading_tick, TICK_MS, TICK_MS);
+    while (!done(arg)) uv_run(&loop->uv, UV_RUN_ONCE);
+    loop->loads = false;
+    uv_prepare_stop(&loop->prepare);
+    uv_timer_stop(&loop->timer);
+}
+
+static bool is_loaded(void *arg)
+{
+    return ((const loading *)arg)->done;
+}
+
 void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
 {
     pd_uvloop *loop = loop_of(daemon);
@@ -341,21 +394,43 @@ void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg)
 
     uv_async_init(&loop->uv, &task.finished, on_finished);
     task.finished.data = &task;
-    loop->loads = true;
-    pd_listen_begin(loop);
-    uv_prepare_start(&loop->prepare, on_loading_prepare);
-    uv_timer_start(&loop->timer, on_loading_tick, TICK_MS, TICK_MS);
     if (uv_thread_create(&task.thread, run_loading, &task) == 0) {
-        while (!task.done) uv_run(&loop->uv, UV_RUN_ONCE);
+        pd_daemon_wait(daemon, is_loaded, &task);
         uv_thread_join(&task.thread);
     } else {
         run(arg);
     }
-    loop->loads = false;
-    uv_prepare_stop(&loop->prepare);
-    uv_timer_stop(&loop->timer);
     uv_close((uv_handle_t *)&task.finished, NULL);
     uv_run(&loop->uv, UV_RUN_NOWAIT); /* one more turn, in which libuv closes the handle */
+}
+
+static void on_moved(void *daemon)
+{
+    pd_conversation_tell_moved(daemon);
+}
+
+void pd_daemon_join(pd_daemon *daemon, pd_cluster *cluster)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    daemon->cluster = cluster;
+    uv_poll_init(&loop->uv, &loop->engine, pd_cluster_fd(cluster));
+    uv_timer_init(&loop->uv, &loop->engine_timer);
+    loop->engine.data = loop->engine_timer.data = loop;
+    pd_cluster_on_change(cluster, on_moved, daemon);
+    uv_poll_start(&loop->engine, UV_READABLE, on_engine);
+    uv_timer_start(&loop->engine_timer, on_cluster_time, 0, 0);
+}
+
+void pd_daemon_part(pd_daemon *daemon)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    if (daemon->cluster == NULL) return;
+    daemon->cluster = NULL;
+    uv_close((uv_handle_t *)&loop->engine, NULL);
+    uv_close((uv_handle_t *)&loop->engine_timer, NULL);
+    uv_run(&loop->uv, UV_RUN_NOWAIT); /* one more turn, in which libuv closes the handles */
 }
 
 void pd_daemon_free(pd_daemon *daemon)
@@ -364,6 +439,7 @@ void pd_daemon_free(pd_daemon *daemon)
 
     if (daemon == NULL) return;
     loop = loop_of(daemon);
+    pd_daemon_part(daemon);
     pd_http_close_all(daemon); /* after a failed start, some may still be open */
     free_loop(loop);
     pd_conversation_dispose(daemon);

@@ -15,6 +15,7 @@
 #define PD_DAEMON_H
 
 #include "conversation.h"
+#include "pd_cluster.h"
 
 /* Makes the daemon, which does not listen yet. PD_INVALID_ARGUMENT: the end of the standard input cannot be watched.
  * PD_UNAVAILABLE: no file descriptors are free. PD_NO_MEMORY: out of memory. After an error there is no daemon, and the
@@ -31,6 +32,13 @@ int pd_daemon_listen(pd_daemon *daemon, pd_error *err);
 /* Opens the HTTP listener, if the settings name one. Call it before pd_daemon_load, so that health is reported while
  * jobs are loaded. Errors are those of pd_daemon_listen. */
 int pd_daemon_listen_http(pd_daemon *daemon, pd_error *err);
+/* Lets the loop run the turns of a cluster (pd_cluster.h), which must exist until pd_daemon_part. */
+void pd_daemon_join(pd_daemon *daemon, pd_cluster *cluster);
+/* Ends that. Does nothing if the daemon has no cluster. */
+void pd_daemon_part(pd_daemon *daemon);
+/* Answers HTTP requests until `done` returns true, which is asked after each turn of the loop. Reports PD_DAEMON_LOADS
+ * as pd_daemon_load does. */
+void pd_daemon_wait(pd_daemon *daemon, bool (*done)(void *arg), void *arg);
 /* Runs a long task on another thread, and answers HTTP requests until the task is done. Reports PD_DAEMON_LOADS several
  * times a second. Call it before pd_daemon_run. */
 void pd_daemon_load(pd_daemon *daemon, void (*run)(void *arg), void *arg);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 typedef struct pd_daemon pd_daemon;
+struct pd_cluster_table;
 
 /* Nanoseconds after which a turn of the step thread counts as stuck: the service manager's watchdog gets no more
  * messages, and /healthz fails. */
@@ -63,8 +64,10 @@ typedef struct pd_daemon_limits {
 
 /* Functions of the process around the daemon, which the daemon calls. All but `log` get `arg`. */
 typedef struct pd_daemon_hooks {
-    uint64_t (*busy_ns)(void *arg); /* returns for how many ns the step thread has worked on its present turn. NULL:
+    uint64_t (*busy_ns)(void *arg);  /* returns for how many ns the step thread has worked on its present turn. NULL:
                                      * that is not known */
+    bool (*mirror_is_up)(void *arg); /* returns whether the mirror of the state directory gets what is durable. NULL:
+                                      * there is no mirror */
     void (*log)(const pd_log_entry *entry);
     void (*event)(void *arg, pd_daemon_event event); /* is told of an event of the daemon; may be NULL */
     void (*reload)(void *arg); /* reads the configuration again after SIGHUP, on a thread that may block; NULL: SIGHUP
@@ -133,6 +136,9 @@ typedef struct pd_platform {
     void (*end_listening)(void *arg);                   /* makes the daemon accept no new connections from now on */
     bool (*background)(void *arg, pd_background *work); /* starts a task on another thread; returns false if that is
                                                          * impossible now. NULL: there are no other threads */
+    /* returns the table of shards (cluster_table.h), valid until the next turn of the loop; NULL: the daemon has no
+     * engine. The function itself is NULL where no daemon has one */
+    const struct pd_cluster_table *(*table)(void *arg);
 } pd_platform;
 
 #endif

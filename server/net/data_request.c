@@ -106,13 +106,22 @@ static void post(pd_conn *conn)
     pd_loop_post(conn->daemon, request);
 }
 
-static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
+/* Checks that pieces are absent only in a change of weights, and that `whole` fits: it counts the parameters of a
+ * change that are not absent. */
+static int check_init(const Paramd__InitRequest *init, pd_error *err)
 {
-    for (size_t i = 0; i < n; i++)
-        if (pieces[i]->absent)
+    bool some = false; /* a piece has weights */
+
+    for (size_t i = 0; i < init->n_pieces; i++) {
+        if (init->pieces[i]->absent && init->replaces == 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights are required",
                            i);
-    return PD_OK;
+        some = some || !init->pieces[i]->absent;
+    }
+    if (init->replaces != 0 ? !some || init->whole != 0 : init->whole == 0) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "Initialise: expected both `replaces` and `whole` (weights that replace others), or neither "
+                   "(initial weights)");
 }
 
 int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
@@ -120,11 +129,7 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     const Paramd__InitRequest *init = message;
     int rc = check_pieces(conn, prefix, init->pieces, init->n_pieces, false, err);
 
-    if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
-    if (rc == PD_OK && (init->replaces == 0) != (init->whole == 0))
-        rc = pd_fail(err, PD_INVALID_ARGUMENT,
-                     "Initialise: expected both `replaces` and `whole` (weights that replace others), or neither "
-                     "(initial weights)");
+    if (rc == PD_OK) rc = check_init(init, err);
     if (rc != PD_OK) return rc;
     conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -233,6 +238,15 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
                    (unsigned long long)push->step);
 }
 
+/* Notes which weights the pulls of a request get. */
+static int choose_form(pd_pending *pending, const pd_prefix *prefix, uint32_t form, pd_error *err)
+{
+    pending->wait.evaluates = form == PD_FORM_EVAL;
+    if (form <= PD_FORM_EVAL) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: unknown form %u: expected 0 (train) or 1 (eval)",
+                   pd_method_name(prefix->method), form);
+}
+
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__PushRequest *push = message;
@@ -260,6 +274,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         waiter->pulls = prefix->method == PD_PUSH_PULL && !piece->absent;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
+    if ((rc = choose_form(pending, prefix, push->form, err)) != PD_OK) return rc;
     /* If the rounds of all pieces are closed, the push was sent again: the version table answers it, and its payload is
      * discarded. */
     if (pd_version_table_would_answer(conn->daemon->versions, conn->job, &pending->wait) &&
@@ -280,9 +295,11 @@ void pd_finish_push(pd_conn *conn)
         if (PD_MUTANT(duplicate_counted) && conn->incoming.request != NULL) post(conn);
         return;
     }
-    assert(conn->incoming.request != NULL);
     pd_pendings_add(&conn->pendings, pending);
-    post(conn);
+    if (conn->incoming.request != NULL)
+        post(conn);
+    else
+        assert(pending->wait.evaluates); /* the push was sent again, and waits only for the weights to evaluate with */
 }
 
 static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, pd_error *err)
@@ -332,7 +349,8 @@ static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err
     uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
     uint64_t most = PD_HIGH_WATER + 2 * conn->params.pieces * pd_pending_bytes(1);
 
-    if (waiting <= most || pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)) return PD_OK;
+    if (waiting <= most || (!wait->evaluates && pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)))
+        return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                    "Pull: the pulls of this connection that wait for rounds already take %llu bytes of memory, at most "
                    "%llu are allowed: wait for answers",
@@ -357,7 +375,9 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
         waiter->holds = want->holds;
         waiter->pulls = true;
     }
-    if ((rc = check_payload(conn, pending, err)) != PD_OK || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
+    if ((rc = check_payload(conn, pending, err)) != PD_OK ||
+        (rc = choose_form(pending, prefix, pull->form, err)) != PD_OK ||
+        (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;
     }

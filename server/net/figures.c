@@ -277,7 +277,11 @@ bool pd_server_is_healthy(const pd_daemon *daemon)
 
 const char *pd_server_state(const pd_daemon *daemon)
 {
+    pd_place place = daemon->cluster != NULL ? pd_cluster_place(daemon->cluster) : PD_PLACE_OWNER;
+
     if (daemon->shutdown.begun || daemon->shutdown.drains) return "draining";
+    if (place == PD_PLACE_ASKS) return "joining";
+    if (place == PD_PLACE_SPARE) return "spare";
     return daemon->mail.requests == NULL ? "recovering" : "ready";
 }
 
@@ -311,6 +315,12 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .frames_in = daemon->counters.frames_in,
         .frames_refused = daemon->counters.frames_refused,
     };
+    if (daemon->cluster != NULL) {
+        const pd_cluster_table *table = pd_cluster_table_now(daemon->cluster);
+        out->tenure = table->tenure;
+        out->lease_ms = table->lease_ms;
+        out->engine_up = table->engine_up;
+    }
     out->ready = strcmp(out->state, "ready") == 0;
     out->peak_resident_bytes = read_peak(out->resident_bytes);
     if (daemon->mail.requests != NULL)

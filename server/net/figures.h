@@ -100,7 +100,7 @@ uint64_t pd_figure_since(uint64_t then_ns, uint64_t now_ns);
 
 /* The figures of the whole daemon at one time. */
 typedef struct pd_server_figures {
-    const char *state; /* "ready", "draining" or "recovering" */
+    const char *state; /* pd_server_state */
     bool ready;        /* workers are served: the state is "ready" */
     bool healthy;      /* the step thread makes progress */
     double time;       /* seconds since 1970, by this machine's clock; 0: there is none (simulator) */
@@ -115,13 +115,16 @@ typedef struct pd_server_figures {
     uint64_t ranks_left_out;                      /* number of ranks that have joined a job, but whose figures are not
                                                    * kept */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
+    uint64_t tenure, lease_ms; /* in a cluster with an engine: pd_cluster_table */
+    bool engine_up;
     double loop_busy_ms[4]; /* ms that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */
 } pd_server_figures;
 
 void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon);
 /* Returns whether the step thread's present turn has taken less than PD_STUCK_NS, or nobody measures it. */
 bool pd_server_is_healthy(const pd_daemon *daemon);
-/* Returns "ready", "draining" or "recovering". */
+/* Returns "ready", "draining", "recovering" (jobs are loaded), "joining" (the engine has not answered yet) or "spare"
+ * (the daemon waits for a shard). */
 const char *pd_server_state(const pd_daemon *daemon);
 
 #endif

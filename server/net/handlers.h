@@ -3,7 +3,8 @@
  *
  * methods.c has the table. The handlers of a subject are in one file: join_request.c (Hello, Declare, Share),
  * data_request.c (Initialise, Push, PushPull, Pull, Release), state_request.c (Export, Import, Checkpoint, and the
- * worker state), settle_request.c (Settle), info_request.c (Status, List, Set), methods.c (all others). */
+ * worker state), settle_request.c (Settle), shards_request.c (Shards), info_request.c (Status, List, Set), methods.c
+ * (all others). */
 #ifndef PD_HANDLERS_H
 #define PD_HANDLERS_H
 
@@ -62,6 +63,15 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);
 
 int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect);
+/* Checks that a Hello is for this daemon, where the daemons of the cluster have a table of shards. Sets *looks if the
+ * worker is to ask for the table first: its connection becomes an operator's.
+ *
+ *   PD_UNAVAILABLE          the worker knows a newer owner of the shard, or follows a shard that is not here
+ *   PD_FAILED_PRECONDITION  the worker's list of daemons is not that of the table */
+int pd_owner_check(const pd_conn *conn, const Paramd__HelloRequest *hello, bool *looks, pd_error *err);
+/* Fills in what the table of shards says, if the daemon has one. */
+void pd_owner_fill(Paramd__HelloReply *reply, const pd_daemon *daemon);
+int pd_answer_shards(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 /* Answers all Declare requests of a connection: the store has accepted its set of parameters. */
 void pd_reply_declare(pd_conn *conn, const pd_effect *effect);

@@ -1,6 +1,7 @@
 /* http.c - accepts HTTP connections, reads their requests, and sends the answers. */
 #include "http.h"
 
+#include "base64.h"
 #include "loop.h"
 #include "mutant.h"
 #include "name_hash.h"
@@ -22,8 +23,7 @@ extern const unsigned char pd_dashboard[];
 extern const size_t pd_dashboard_bytes;
 extern const char pd_dashboard_script_sha256[], pd_dashboard_style_sha256[];
 
-/* HASH_BYTES: bytes of a SHA-256. HASH_TEXT: bytes of its text in base64, with a final '\0'. */
-enum { HASH_BYTES = 32, HASH_TEXT = 45 };
+enum { HASH_BYTES = 32 }; /* bytes of a SHA-256 */
 
 /* A long answer: whether its body is /metrics or /jobs.json, and how much of it is written. */
 typedef struct pd_http_answer {
@@ -38,22 +38,14 @@ static unsigned value_of(char hex)
     return hex <= '9' ? (unsigned)(hex - '0') : (unsigned)(hex - 'a' + 10);
 }
 
-/* Returns byte i of a hash that is given in hexadecimal; 0 after its end. */
-static uint32_t byte_of(const char *sha256, size_t i)
-{
-    return i < HASH_BYTES ? value_of(sha256[2 * i]) << 4 | value_of(sha256[2 * i + 1]) : 0;
-}
-
 /* Writes a hash in base64, as a Content-Security-Policy needs it. */
-static void write_hash(char out[HASH_TEXT], const char *sha256)
+static void write_hash(char out[PD_BASE64_TEXT(HASH_BYTES)], const char *sha256)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint8_t bytes[HASH_BYTES];
 
-    for (size_t i = 0, n = 0; i < HASH_BYTES; i += 3, n += 4) {
-        uint32_t bits = byte_of(sha256, i) << 16 | byte_of(sha256, i + 1) << 8 | byte_of(sha256, i + 2);
-        for (size_t k = 0; k < 4; k++) out[n + k] = digits[bits >> (18 - 6 * k) & 63];
-    }
-    memcpy(out + HASH_TEXT - 2, "=", 2); /* the last group of three bytes has only two of the 32 bytes */
+    for (size_t i = 0; i < HASH_BYTES; i++)
+        bytes[i] = (uint8_t)(value_of(sha256[2 * i]) << 4 | value_of(sha256[2 * i + 1]));
+    pd_base64_encode(out, bytes, sizeof bytes);
 }
 
 typedef struct status_code {
@@ -159,7 +151,7 @@ static void answer_ready(pd_http_answer *answer, const pd_daemon *daemon, const 
 static void answer_dashboard(pd_http_answer *answer, const pd_daemon *daemon, const pd_http_request *request,
                              pd_document *out)
 {
-    char script[HASH_TEXT], style[HASH_TEXT];
+    char script[PD_BASE64_TEXT(HASH_BYTES)], style[PD_BASE64_TEXT(HASH_BYTES)];
 
     (void)daemon;
     answer->ended = true;

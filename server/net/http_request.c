@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* memmem */
 #include "http_request.h"
 
+#include "base64.h"
+
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
@@ -149,35 +151,6 @@ static bool prefers_open_metrics(span accept)
     return open > 0 && open >= plain;
 }
 
-static int digit_of(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *found = c != '\0' ? strchr(digits, c) : NULL;
-
-    return found != NULL ? (int)(found - digits) : -1;
-}
-
-/* Decodes base64 into `out`, which has `size` bytes, and adds a '\0'. Returns false if the text is not base64 or does
- * not fit. */
-static bool decode(char *out, size_t size, span text)
-{
-    uint32_t bits = 0;
-    size_t n = 0, used = 0;
-
-    while (text.n > 0 && text.at[text.n - 1] == '=') text.n--;
-    for (size_t i = 0; i < text.n; i++) {
-        int digit = digit_of(text.at[i]);
-        if (digit < 0 || n + 1 >= size) return false;
-        bits = bits << 6 | (uint32_t)digit;
-        used += 6;
-        if (used < 8) continue;
-        used -= 8;
-        out[n++] = (char)(bits >> used & 0xff);
-    }
-    out[n] = '\0';
-    return true;
-}
-
 /* Reads the secret in the field Authorization: a bearer token, or the password of Basic. Other values are ignored. */
 static void read_secret(pd_http_request *out, span value)
 {
@@ -190,8 +163,9 @@ static void read_secret(pd_http_request *out, span value)
         if (text.n >= sizeof out->secret) return;
         memcpy(out->secret, text.at, text.n);
         out->secret[text.n] = '\0';
-    } else if (begins(value, "Basic ") && decode(pair, sizeof pair, trim(after(value, 6)))) {
-        colon = strchr(pair, ':');
+    } else if (begins(value, "Basic ")) {
+        text = trim(after(value, 6));
+        colon = pd_base64_decode(pair, sizeof pair, NULL, text.at, text.n) ? strchr(pair, ':') : NULL;
         if (colon != NULL) memcpy(out->secret, colon + 1, strlen(colon + 1) + 1);
     }
 }

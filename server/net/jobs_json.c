@@ -92,6 +92,35 @@ static void put_entry(pd_document *out, uint32_t what, const void *entry)
     }
 }
 
+static void put_cluster_shard(pd_document *out, uint32_t i, const pd_cluster_shard *shard)
+{
+    pd_document_put(out, "%s{\"shard\":%u", i > 0 ? "," : "", (unsigned)i);
+    put_text(out, "url", shard->url);
+    put_text(out, "http", shard->http);
+    pd_document_put(out, ",\"life\":\"%016" PRIx64 "\"", shard->life);
+    put_count(out, "tenure", shard->tenure);
+    put_flag(out, "alive", shard->alive);
+    pd_document_put(out, "}");
+}
+
+static void put_cluster(pd_document *out, const pd_cluster_table *table)
+{
+    pd_document_put(out, ",\"cluster\":{\"name\":");
+    pd_document_json_text(out, table->name);
+    if (table->own >= 0) put_count(out, "shard", (uint64_t)table->own);
+    put_count(out, "tenure", table->tenure);
+    put_number(out, "lease_seconds", (double)table->lease_ms / 1e3);
+    put_flag(out, "engine_up", table->engine_up);
+    pd_document_put(out, ",\"shards\":[");
+    for (uint32_t i = 0; i < table->n_shards; i++) put_cluster_shard(out, i, &table->shards[i]);
+    pd_document_put(out, "],\"spares\":[");
+    for (uint32_t i = 0; i < table->n_spares; i++) {
+        if (i > 0) pd_document_put(out, ",");
+        pd_document_json_text(out, table->spares[i].name);
+    }
+    pd_document_put(out, "]}");
+}
+
 static void put_server(pd_document *out, const pd_daemon *daemon)
 {
     pd_server_figures server;
@@ -120,6 +149,7 @@ static void put_server(pd_document *out, const pd_daemon *daemon)
     }
     pd_document_put(out, "]");
     put_bounds(out);
+    if (daemon->cluster != NULL) put_cluster(out, pd_cluster_table_now(daemon->cluster));
     pd_document_put(out, "},\"jobs\":[");
 }
 

@@ -121,6 +121,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     conn->peer.access = (pd_conn_access){ 0 };
     conn->rank = hello->rank;
     conn->remarks = hello->remarks;
+    conn->follows = hello->follows;
     conn->state = PD_WELCOMING;
     pd_brief_leave(&conn->daemon->peers.brief, &conn->links.brief);
     conn->joined = true;
@@ -157,19 +158,22 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
         reply.cluster = effect->u.hello.cluster;
         reply.life = effect->u.hello.life;
     }
+    pd_owner_fill(&reply, conn->daemon);
     pd_conn_reply(conn, asked, &reply.base);
 }
 
 int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__HelloRequest *hello = message;
+    bool looks = false;
     int rc = check_hello(conn, hello, err);
 
     if (rc == PD_OK) rc = check_shard(hello, err);
+    if (rc == PD_OK) rc = pd_owner_check(conn, hello, &looks, err);
     if (rc != PD_OK) return rc;
     pd_text_print(conn->peer.label, sizeof conn->peer.label,
                   hello->label[0] != '\0' ? hello->label : conn->peer.address);
-    if (hello->job[0] != '\0') return join(conn, prefix, hello, err);
+    if (hello->job[0] != '\0' && !looks) return join(conn, prefix, hello, err);
     conn->operates = true;
     conn->state = PD_OPEN;
     pd_brief_leave(&conn->daemon->peers.brief, &conn->links.brief);

@@ -4,6 +4,7 @@
 #define PD_LOOP_H
 
 #include "payloads.h"
+#include "pd_cluster.h"
 #include "peers.h"
 #include "daemon_config.h"
 #include "figures.h"
@@ -183,6 +184,8 @@ struct pd_daemon {
     pd_traffic *traffic; /* counters of the bytes that each job has received and sent */
     pd_remarks remarks;  /* warnings about jobs, for their workers */
     pd_http http;        /* HTTP connections */
+    /* the daemon's place in a cluster with an engine; borrowed. NULL: it has none */
+    pd_cluster *cluster;
 };
 
 uint64_t pd_loop_now_ms(const pd_daemon *daemon);

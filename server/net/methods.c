@@ -166,6 +166,7 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_KICK] = { "Kick", OPERATOR, NAMED(ADMIN, Kick), ASK(STORE, KICK, fill_kick) },
     [PD_SETTLE] = { "Settle", DECLARED, ASK(OTHERS, SETTLE, pd_fill_settle) },
     [PD_GO_BACK] = { "GoBack", 0, NAMED(ADMIN, GoBack), ASK(OTHERS, GO_BACK, pd_fill_go_back) },
+    [PD_SHARDS] = { "Shards", 0, .run = pd_answer_shards },
 };
 
 bool pd_method_takes_payload(const pd_method_entry *m)

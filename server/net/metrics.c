@@ -133,6 +133,27 @@ static void histogram(const scene *s, const char *name, const char *value, const
     sum_and_count(s, name, value, (double)from->sum_ns / 1e9, (double)sum);
 }
 
+/* Writes a figure of a cluster's member: only daemons with an engine have it. */
+static void write_of_cluster(const scene *s, double value)
+{
+    if (s->daemon->cluster != NULL) sample(s, NULL, NULL, value);
+}
+
+static void write_lease(const scene *s)
+{
+    write_of_cluster(s, (double)s->server->lease_ms / 1e3);
+}
+
+static void write_tenure(const scene *s)
+{
+    write_of_cluster(s, (double)s->server->tenure);
+}
+
+static void write_engine(const scene *s)
+{
+    write_of_cluster(s, s->server->engine_up);
+}
+
 static void write_build(const scene *s)
 {
     begin(s, "");
@@ -313,6 +334,28 @@ static void write_traffic_out(const scene *s)
     sample(s, NULL, NULL, (double)out);
 }
 
+/* Writes whether the mirror is up. A daemon without a mirror has no sample, and neither have its jobs below. */
+static void write_mirror_up(const scene *s)
+{
+    const pd_daemon_hooks *hooks = &s->daemon->config.hooks;
+
+    if (hooks->mirror_is_up != NULL) sample(s, NULL, NULL, hooks->mirror_is_up(hooks->arg));
+}
+
+static void write_mirrored(const scene *s)
+{
+    if (s->daemon->config.hooks.mirror_is_up != NULL)
+        sample(s, NULL, NULL, (double)s->figure->stats->info.mirrored_step);
+}
+
+static void write_mirror_lag(const scene *s)
+{
+    const pd_job_info *info = &s->figure->stats->info;
+    uint64_t lag = info->durable_step > info->mirrored_step ? info->durable_step - info->mirrored_step : 0;
+
+    if (s->daemon->config.hooks.mirror_is_up != NULL) sample(s, NULL, NULL, (double)lag);
+}
+
 /* Writes the time at which the newest checkpoint became durable, in seconds since 1970. A job without a checkpoint has
  * no sample. */
 static void write_checkpoint_time(const scene *s)
@@ -373,6 +416,12 @@ static const row rows[] = {
     SERVER("memory_peak_bytes", GAUGE, peak_resident_bytes, "Most memory that the process has had."),
     SERVER("memory_tls_bytes", GAUGE, tls_bytes, "Memory in which bytes of TLS connections wait."),
     SERVER("memory_committed_bytes", GAUGE, committed_bytes, "Memory that all jobs together have claimed."),
+    SERVER_BY("cluster_lease_remaining_seconds", GAUGE, write_lease,
+              "Time until the lease of this daemon's shard ends, or of its place as a spare; 0: it has ended."),
+    SERVER_BY("cluster_tenure", GAUGE, write_tenure, "Number of this owner of its shard; 0: it owns none."),
+    SERVER_BY("cluster_engine_up", GAUGE, write_engine, "1: the engine answers; 0: it does not."),
+    SERVER_BY("mirror_up", GAUGE, write_mirror_up,
+              "1: the mirror gets what is durable; 0: it fails, or does not answer."),
     SERVER_BY("loop_busy_seconds", HISTOGRAM, write_loop_busy, "CPU time of the loop thread between two waits."),
 
     JOB("job_step", GAUGE, info.step_least, "Steps that all parameters of the job have closed."),
@@ -424,6 +473,8 @@ static const row rows[] = {
     JOB_BY("job_bytes_received", COUNTER, write_traffic_in, "Bytes received on the job's connections."),
     JOB_BY("job_bytes_sent", COUNTER, write_traffic_out, "Bytes sent on the job's connections."),
     JOB("durable_step", GAUGE, info.durable_step, "Steps up to this one survive a restart; 0: none does."),
+    JOB_BY("mirrored_step", GAUGE, write_mirrored, "Steps up to this one are in the mirror; 0: none is."),
+    JOB_BY("mirror_lag_steps", GAUGE, write_mirror_lag, "Durable steps that the mirror does not have yet."),
     JOB_BY("checkpoint_last_success_timestamp_seconds", GAUGE, write_checkpoint_time,
            "When the newest checkpoint became durable, in seconds since 1970."),
     JOB("checkpoint_bytes", GAUGE, info.checkpoint_bytes, "Bytes of the newest checkpoint."),

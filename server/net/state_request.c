@@ -39,6 +39,12 @@ static int check_export(pd_conn *conn, const Paramd__ExportRequest *export, pd_e
         return pd_fail(err, PD_RESOURCE_EXHAUSTED,
                        "Export: another Export of this connection is under way: wait for its answer");
     if (export->act != PD_EXPORT_BEGIN) return PD_OK;
+    if (export->form > PD_FORM_EVAL || (export->form == PD_FORM_EVAL && export->state))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "Export: form %u%s: expected 0 (train) or 1 (eval), and 0 with optimizer state, which belongs to "
+            "the weights that are trained",
+            export->form, export->state ? " with state" : "");
     if (export->state) rc = pd_access_check_job(conn, "Export with optimizer state", PD_ROLE_PUSH, export->job, err);
     if (rc == PD_OK && export->replace)
         rc = pd_access_check_job(conn, "Export that ends another one", PD_ROLE_ADMIN, export->job, err);
@@ -54,6 +60,8 @@ int pd_fill_export(pd_conn *conn, pd_request *request, const pd_prefix *prefix, 
     if (rc != PD_OK) return rc;
     request->u.export.act = (pd_export_act) export->act;
     request->u.export.state = export->state;
+    request->u.export.evaluates = export->form == PD_FORM_EVAL;
+    request->u.export.may_stop = pd_access_has_job(conn, PD_ROLE_PUSH, export->job);
     request->u.export.replaces = export->replace;
     request->u.export.step = export->step;
     request->u.export.wait_ns = wait_ns(export->wait_ms);

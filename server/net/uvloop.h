@@ -85,6 +85,9 @@ typedef struct pd_uvloop {
     uv_timer_t timer;
     pd_signals signals;
     uv_poll_t input;
+    uv_poll_t engine; /* the sockets of the cluster's engine; `engine` and `engine_timer` exist if the daemon has a
+                       * cluster */
+    uv_timer_t engine_timer;
     bool watches_input; /* the daemon drains and stops when its standard input ends */
     pd_handshakes handshakes;
     pd_listener listener[2 * PD_MAX_LISTENERS];

@@ -32,6 +32,8 @@ typedef struct entry {
                                * the last round; NULL: they sent none */
     pd_counted *counted; /* the ranks whose contributions were averaged in the last round; NULL: those of all ranks */
     pd_waiter *waiters;
+    pd_waiter *readers; /* pieces whose answer only lacks the weights to evaluate with, for which the store was asked */
+    bool unasked;       /* there was no memory to ask for them */
 } entry;
 
 _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
@@ -57,6 +59,7 @@ typedef struct job {
 struct pd_version_table {
     pd_version_table_user user;
     job *jobs;
+    bool unasked; /* an entry may be `unasked` */
 };
 
 static job *find(const pd_version_table *versions, uint32_t number)
@@ -74,7 +77,7 @@ static void unref(pd_version_table *versions, pd_published *published)
 static void job_free(pd_version_table *versions, job *j)
 {
     for (size_t i = 0; i < j->n; i++) {
-        assert(j->at[i]->waiters == NULL);
+        assert(j->at[i]->waiters == NULL && j->at[i]->readers == NULL);
         unref(versions, j->at[i]->published);
         pd_reason_unref(j->at[i]->why);
         pd_scalar_means_unref(j->at[i]->scalars);
@@ -368,6 +371,37 @@ static void answer(const entry *e, pd_waiter *waiter)
     waiter->wait->open--;
 }
 
+/* Asks for the weights to evaluate with, for which the readers of an entry wait. */
+static void ask(pd_version_table *versions, const job *j, entry *e)
+{
+    const pd_waiter *reader = e->readers;
+
+    e->unasked = versions->user.asks(versions->user.arg, reader->wait, j->number, reader->param) != PD_OK;
+    versions->unasked = versions->unasked || e->unasked;
+}
+
+void pd_version_table_ask_again(pd_version_table *versions)
+{
+    if (!versions->unasked) return;
+    versions->unasked = false;
+    for (job *j = versions->jobs; j != NULL; j = j->hh.next)
+        for (size_t i = 0; i < j->n; i++)
+            if (j->at[i]->unasked && j->at[i]->readers != NULL) ask(versions, j, j->at[i]);
+}
+
+/* Answers a piece. If it wants the weights to evaluate with, lets it wait for them, and asks for them unless others
+ * wait already. */
+static void answer_or_ask(pd_version_table *versions, const job *j, entry *e, pd_waiter *waiter)
+{
+    const bool asks = e->readers == NULL;
+
+    answer(e, waiter);
+    if (!waiter->pulls || !waiter->wait->evaluates) return;
+    waiter->wait->open++;
+    link_in(&e->readers, waiter);
+    if (asks) ask(versions, j, e);
+}
+
 bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait *wait)
 {
     job *j = find(versions, number);
@@ -390,7 +424,7 @@ bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait 
         e = j->at[waiter->param];
         waiter->wait = wait;
         if (has_answer(e, wait, waiter))
-            answer(e, waiter);
+            answer_or_ask(versions, j, e, waiter);
         else
             link_in(&e->waiters, waiter);
     }
@@ -510,9 +544,50 @@ void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait
         pd_waiter *waiter = &wait->at[i];
         if (!has_answer(j->at[waiter->param], wait, waiter)) continue;
         link_out(waiter);
-        answer(j->at[waiter->param], waiter);
+        answer_or_ask(versions, j, j->at[waiter->param], waiter);
     }
     resolve(versions, j, wait);
+}
+
+/* Gives a piece the weights to evaluate with, in place of the published ones. */
+static void give_readout(pd_version_table *versions, pd_waiter *waiter, pd_published *published)
+{
+    waiter->wait->open--;
+    if (published == NULL) return;
+    unref(versions, waiter->published);
+    waiter->published = published;
+    waiter->version = published->version;
+    waiter->updates = false;
+    published->version_refs++;
+}
+
+/* Fails the requests that wait for a parameter's weights to evaluate with. */
+static void fail_readers(pd_version_table *versions, entry *e, const pd_error *err)
+{
+    while (e->readers != NULL) {
+        pd_wait *wait = e->readers->wait;
+        pd_version_table_forget(versions, wait);
+        versions->user.failed(versions->user.arg, wait, err);
+    }
+}
+
+/* Takes weights to evaluate with. They are kept for nobody but those who wait. */
+static void take_readout(pd_version_table *versions, const job *j, entry *e, const pd_closed *closed)
+{
+    pd_error err;
+
+    if (closed->starved) {
+        pd_fail(&err, PD_RESOURCE_EXHAUSTED,
+                "the server is out of memory for the weights to evaluate with: pull again later");
+        fail_readers(versions, e, &err);
+    }
+    if (closed->published != NULL) closed->published->version_refs = 1;
+    for (pd_waiter *waiter; (waiter = e->readers) != NULL;) {
+        link_out(waiter);
+        give_readout(versions, waiter, closed->published);
+        resolve(versions, j, waiter->wait);
+    }
+    unref(versions, closed->published);
 }
 
 void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_closed *closed)
@@ -523,6 +598,10 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
 
     assert(j != NULL && closed->param < j->n);
     e = j->at[closed->param];
+    if (closed->read_out) {
+        take_readout(versions, j, e, closed);
+        return;
+    }
     before = e->closed;
     publish(versions, e, closed);
     for (pd_waiter *waiter = e->waiters, *next; waiter != NULL; waiter = next) {
@@ -530,7 +609,7 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
         wait_on(e, waiter->wait);
         if (!has_answer(e, waiter->wait, waiter)) continue;
         link_out(waiter);
-        answer(e, waiter);
+        answer_or_ask(versions, j, e, waiter);
         resolve(versions, j, waiter->wait);
     }
     close_for_all(versions, j, &j->all, closed, before);
@@ -592,5 +671,6 @@ void pd_version_table_drop(pd_version_table *versions, uint32_t number, const pd
 
     if (j == NULL) return;
     (void)pd_version_table_time_out(versions, number, PD_ALL_FRAGMENTS, UINT64_MAX, err);
+    for (size_t i = 0; i < j->n; i++) fail_readers(versions, j->at[i], err);
     job_free(versions, j);
 }

@@ -1,5 +1,6 @@
 /* version_table.h - the version table: what the step thread has published of every parameter, and the requests that
- * wait for it. It answers a push when its round has closed, and a pull when the weights are new enough.
+ * wait for it. It answers a push when its round has closed, and a pull when the weights are new enough. A pull that
+ * wants the weights to evaluate with then waits until the step thread has computed them.
  *
  * Runs on the loop thread. The version table has one entry per parameter of every job. An entry has the number of
  * closed rounds, the outcome of the last round, the last published weights, and the waiters.
@@ -44,6 +45,7 @@ struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
     uint64_t pushed;  /* of a push: the step that it is for; `step` may become a later one */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
+    bool evaluates;   /* its pulls get the weights to evaluate with */
     bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
     pd_filed filed;   /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
@@ -74,6 +76,9 @@ typedef struct pd_version_table_user {
     /* Called with a published version that the version table no longer uses. The callback returns it to the store,
      * which reuses its memory. */
     void (*released)(void *arg, pd_published *published);
+    /* Asks the store for the weights to evaluate with of a parameter of a job, for this request and all that wait with
+     * it. PD_NO_MEMORY: the store is not asked. */
+    int (*asks)(void *arg, const pd_wait *wait, uint32_t number, uint32_t param);
 } pd_version_table_user;
 
 /* Makes a version table without entries. Returns NULL if out of memory. In the functions below, `number` is the number
@@ -110,9 +115,12 @@ uint32_t pd_version_table_leader(const pd_version_table *versions, uint32_t numb
 void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course);
 /* Returns the durable step of a job; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
-/* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. */
+/* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. Does
+ * not look at `evaluates`. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);
 
+/* Asks the store again for weights to evaluate with, where there was no memory for that. Call it from time to time. */
+void pd_version_table_ask_again(pd_version_table *versions);
 /* Puts a request on the version table, where its pieces wait for their parameters, which must have entries. Returns
  * true if all pieces have their answers already; `resolved` is not called then. Borrows the request until it is
  * resolved, failed or forgotten. */

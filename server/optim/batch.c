@@ -136,10 +136,14 @@ static bool next_phase(pd_optim *optim, int end)
 
 /* Sets the next stage of a step that has run its phases up to the next stop: capture tasks, wait for the tasks to
  * adopt, or end the step. Before a capture it also makes the step's tasks. If both stops are before the same phase,
- * capture comes first. */
+ * capture comes first, unless the plan says otherwise. */
 static void leave_phases(pd_optim *optim)
 {
-    if (!optim->step.captured && optim->step.phase == optim->before + optim->ops->capture_phase) {
+    const pd_plan *plan = &optim->shared->plan;
+    bool adopts = plan->adopts_first && plan->root_delay != 0 && !optim->step.adopted &&
+                  optim->step.phase == optim->before + optim->ops->adopt_phase;
+
+    if (!adopts && !optim->step.captured && optim->step.phase == optim->before + optim->ops->capture_phase) {
         optim->step.captured = true;
         optim->step.stage = PD_STAGE_CAPTURE;
         pd_tasks_prepare(optim);
@@ -360,10 +364,11 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
  * copies large matrices. */
 static bool can_be_shared(const pd_optim *optim)
 {
-    bool by_block = optim->step.stage == PD_STAGE_PHASES && phase_of(optim)->kind == PD_BLOCKS;
+    bool has_products = optim->step.stage == PD_STAGE_PHASES &&
+                        (phase_of(optim)->kind == PD_BLOCKS || phase_of(optim)->kind == PD_WHOLE);
 
     return optim->shared->plan.large_products &&
-           (by_block || optim->step.stage == PD_STAGE_CAPTURE || optim->step.stage == PD_STAGE_ADOPT);
+           (has_products || optim->step.stage == PD_STAGE_CAPTURE || optim->step.stage == PD_STAGE_ADOPT);
 }
 
 /* Runs the next piece of each step that has one. Returns false if no step has one. */

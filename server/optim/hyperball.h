@@ -6,7 +6,7 @@
  *
  *     W <- W - lr s(U) U;   W <- s(W) W
  *
- * The optimizer needs to know nothing of it. It lists the hyperparameter (PD_HYPER_HYPERBALL, last in its table), and
+ * The optimizer needs to know nothing of it. It lists the hyperparameter (PD_HYPER_HYPERBALL), and
  * ends its function `plan` with pd_hyperball_plan. The caller of the phases (batch.c) then runs them with weights of 0
  * and lr = 1, so that the weights after them are -U, and runs the phases of hyperball before and after them. */
 #ifndef PD_HYPERBALL_H

@@ -15,6 +15,8 @@
  * normalize_grads N is divided by its root mean square. using_damping adds eps (product of the tau) / tau_d to l_d,
  * where tau_d is the mean of e_d^2. using_clamping limits e_d to between 10 and max_clamp_value, by the size of d.
  *
+ * With orthogonalize, N of a matrix is orthogonalized as muon does it (polar.h), and keeps its norm.
+ *
  * In tensors of three dimensions a new e_d takes part in the next statistics of the same step, as in the authors'
  * program (see scales_of). Dimensions of size 1 are left out. Tasks refresh the bases as in rotated.h, without sorting.
  *
@@ -30,7 +32,7 @@
 #include "hyperball.h"
 #include "kernels.h"
 
-enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE, HYPERBALL };
+enum { SOAP = PD_ROTATED_HYPERS, INIT_FACTOR, DAMPING, CLAMPING, MAX_CLAMP, CAST_DTYPE, HYPERBALL, ORTHOGONAL };
 enum { LARGE_SIDE = 10000 };
 
 static const pd_hyper kl_hypers[] = {
@@ -43,6 +45,7 @@ static const pd_hyper kl_hypers[] = {
                     "largest inverse root of an eigenvalue, in dimensions that are as large", false },
     [CAST_DTYPE] = { "cast_dtype", PD_CHOICE, 0, 0, 0, "float32", "type of the arithmetic; only float32", false },
     [HYPERBALL] = PD_HYPER_HYPERBALL,
+    PD_ORTHOGONAL_TABLE(ORTHOGONAL),
     { .name = NULL },
 };
 
@@ -91,6 +94,7 @@ static int kl_plan(const pd_declaration *declaration, const double *stats, pd_pl
     if ((rc = pd_rotated_plan(plan, declaration, &want, err)) != PD_OK || want.most_side == 0) return rc;
     note_large_factors(plan);
     for (size_t b = 0; b < plan->n_blocks; b++) plan->flops += flops_of(&plan->blocks[b], plan->shape.rank);
+    pd_rotated_plan_orthogonal(plan, h, ORTHOGONAL);
     return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
@@ -369,8 +373,12 @@ const pd_optimizer_ops pd_kl_shampoo = {
     .check = kl_check,
     .plan = kl_plan,
     .phases = { { .name = "whiten", .kind = PD_BLOCKS, .run = kl_block, .fold = { PD_FOLD_SUM } },
+                { .name = "orthogonalize",
+                  .kind = PD_WHOLE,
+                  .run = pd_rotated_orthogonalize,
+                  .skip = pd_rotated_leaves_direction },
                 { .name = "update", .kind = PD_RANGES, .run = kl_update } },
-    .capture_phase = 2,
+    .capture_phase = 3,
     .adopt_phase = 0,
     .own_bytes = sizeof(pd_rotated),
     .due = pd_rotated_due,

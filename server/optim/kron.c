@@ -22,10 +22,17 @@
  * no update undoes another one. Factors may be balanced (made equal in size by the c_i) in the meantime: balancing does
  * not change A and B.
  *
+ * Other values of dQ update factors as psgd_torch does (kron_fit.c). Its frame differs in places. The momentum is an
+ * average of all gradients until it has as many terms as b1 gives it; factors are fitted to H = G + (damping + 2^-23
+ * |G|) V, element by element, and balanced after their update; an update of the weights is clipped by its root mean
+ * square, and then element by element. A task computes the factors themselves: with a root_delay they are adopted
+ * before the next update begins, so none is lost. A delay of 1 is psgd_torch's update_preconditioner_first=False.
+ *
  * Keep two properties of distributed_kron. The zeros of the padding take part in the arithmetic. rms(U) becomes
  * infinite if its sum of squares exceeds float32; the update is then 0. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cpu.h"
 #include "convert.h"
@@ -41,6 +48,9 @@
 /* Value of preconditioner_update_probability that selects the original implementation's default schedule, "anneal". 0
  * cannot select it, because a user's own schedule may fall to 0, to stop the updates of the factors. */
 #define ANNEAL (-1.0)
+
+/* end of the help of hyperparameters that newer updates of the factors alone have */
+#define NEWER " (dQ other than EQ)"
 
 /* values of mu_rounding */
 enum { ROUNDED_EAGERLY, ROUNDED_UNDER_JIT };
@@ -111,6 +121,24 @@ static const pd_hyper kron_hypers[] = {
     [SKIP_ZERO] = { "skip_zero_updates", PD_FLAG, 0, 0, 1, NULL,
                     "do not update factors while the momentum is all zeros (upstream updates them, and they grow)",
                     true },
+    [UPDATE_RULE] = { "dQ", PD_CHOICE, PD_KRON_EQ, 0, 0, "EQ|QUAD|QUAD4P|Q0.5EQ1.5",
+                      "how factors are updated; EQ: triangular factors, as distributed_kron; QUAD, QUAD4P, Q0.5EQ1.5 "
+                      "(PRO): full matrices, as psgd_torch, with its momentum, damping and clips",
+                      false },
+    [BETA_L] = { "betaL", PD_REAL, 0.9, 0, 1, NULL,
+                 "decay of the smoothness number by which the step of a factor is divided" NEWER, true },
+    [NOISE] = { "damping", PD_REAL, 1e-9, 0, INFINITY, NULL, "size of the noise to which factors are fitted" NEWER,
+                true },
+    [MAX_SKEW] = { "preconditioner_max_skew", PD_REAL, 1, 0, INFINITY, NULL,
+                   "a dimension of n elements gets a diagonal factor if n * n is more than this times those of the "
+                   "parameter" NEWER,
+                   false },
+    [WHITEN_GRAD] = { "whiten_grad", PD_FLAG, 1, 0, 1, NULL,
+                      "fit the factors to the gradient; no: to the momentum" NEWER, false },
+    [CLIP_RMS] = { "grad_clip_max_amps[0]", PD_REAL, 2, 0x1p-126, INFINITY, NULL,
+                   "largest root mean square of an update" NEWER, true },
+    [CLIP_ELEMENT] = { "grad_clip_max_amps[1]", PD_REAL, 10, 0x1p-126, INFINITY, NULL,
+                       "largest magnitude of an element of an update" NEWER, true },
     { .name = NULL },
 };
 
@@ -148,6 +176,9 @@ static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error 
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g",
                        h[PROBABILITY]);
+    if (h[UPDATE_RULE] == PD_KRON_QUAD4P && h[PRECOND_DTYPE] != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "dQ=QUAD4P of kron needs factors in float32: set precond_dtype=float32, or dQ=QUAD");
     if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "root_delay of kron: expected at most %.0f, the steps between two updates of the factors "
@@ -225,10 +256,20 @@ static double update_momentum(const momentum *m)
     return sum_of_sizes(m->X, m->n);
 }
 
+/* Returns how much of the old momentum stays in this step. The newer rules average all gradients evenly until that is
+ * b1 of the old momentum, and need no correction. */
+static double kept_of(const pd_unit *unit)
+{
+    const pd_kron_own *own = unit->plan->own;
+    double b1 = unit->hyper[B1], before = (double)(unit->count - 1);
+
+    return own->rule == PD_KRON_EQ ? b1 : fmin(before / (before + 1), b1);
+}
+
 static void follow_gradient(const pd_unit *unit)
 {
     const pd_kron_own *own = unit->plan->own;
-    const double b1 = unit->hyper[B1];
+    const double b1 = kept_of(unit);
     float *mu = own->mu < 0 ? NULL : unit->slot[own->mu];
     bool bfloat16 = unit->hyper[MU_DTYPE] != 0;
     momentum m = {
@@ -238,11 +279,13 @@ static void follow_gradient(const pd_unit *unit)
         .n = unit->n,
         .keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32((float)b1)) : (float)b1,
         .gain = (float)(1 - b1),
-        .divisor = (float)(1 - pow(b1, (double)unit->count)),
+        .divisor = own->rule == PD_KRON_EQ ? (float)(1 - pow(b1, (double)unit->count)) : 1,
         .rounds_product = bfloat16 && unit->hyper[MU_ROUNDING] == ROUNDED_EAGERLY,
     };
 
     unit->partial[0] = update_momentum(&m);
+    if (own->fitted != own->x)
+        memcpy(unit->slot[own->fitted] + unit->first, m.gradient, (size_t)unit->n * sizeof(float));
 }
 
 /* Returns a random number from 0 to 1 for this step, the same for all parameters of the job. It decides whether the
@@ -295,6 +338,14 @@ static void find_factors(const pd_plan *plan, int64_t block, float *const *slot,
     }
 }
 
+/* Finds the smoothness numbers of a block's factors. EQ has none. */
+static void find_numbers(const pd_plan *plan, int64_t block, float *const *slot, float **L)
+{
+    const pd_kron_own *own = plan->own;
+
+    for (int d = 0; d < own->rank && own->rule != PD_KRON_EQ; d++) L[d] = slot[own->l + d] + block;
+}
+
 static bool is_bfloat16(const pd_plan *plan)
 {
     const pd_kron_own *own = plan->own;
@@ -308,7 +359,7 @@ static void balance(const pd_unit *unit)
     pd_kron_block block = pd_kron_block_of(unit->plan, unit->index);
     float *Q[PD_MAX_RANK];
 
-    if (unit->slot[own->decision][DECIDED_BALANCE] == 0) return;
+    if (unit->slot[own->decision][DECIDED_BALANCE] == 0 || own->rule != PD_KRON_EQ) return;
     find_factors(unit->plan, unit->index, unit->slot, Q);
     pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
 }
@@ -319,8 +370,8 @@ typedef struct factor_update {
     const double *hyper;
     pd_random random;
     const pd_draws *draws;
-    int64_t count, index; /* number of the step, and index of the block */
-    float mean;           /* mean absolute value of the momentum: DECIDED_MEAN */
+    int64_t count, index;  /* number of the step, and index of the block */
+    const float *decision; /* what the step has decided: an array indexed by DECIDED_... */
 } factor_update;
 
 static int64_t product(const int64_t *size, int rank)
@@ -331,13 +382,13 @@ static int64_t product(const int64_t *size, int rank)
     return n;
 }
 
-/* Draws V, the probe of one block: normally distributed random numbers for the update of its factors. The number of an
- * element in the random stream is its place in the stacked, padded array of all blocks. So the numbers do not depend on
- * the thread that draws them. */
+/* Draws V, the probe of one block: n normally distributed random numbers for the update of its factors. The number of
+ * an element in the random stream is its place in the stacked array of all blocks' numbers. So the numbers do not
+ * depend on the thread that draws them. */
 static void draw_probe(const factor_update *u, float *V, int64_t n)
 {
     const pd_kron_own *own = u->plan->own;
-    int64_t first = u->index * own->probe;
+    int64_t first = u->index * own->normals;
 
     if (u->draws == NULL || u->draws->normal == NULL)
         pd_random_normal(u->random, (uint64_t)u->count, (uint64_t)first, V, n);
@@ -376,12 +427,69 @@ static void find_multipliers(const factor_update *u, float *x, float *const *Q, 
     float *V = memory, *H = spread(memory + pd_floats_padded(n), x, &block, n);
 
     draw_probe(u, V, n);
-    add_noise(H, V, DAMPING * u->mean, n);
+    add_noise(H, V, DAMPING * u->decision[DECIDED_MEAN], n);
     pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * pd_floats_padded(n));
+}
+
+PD_CLONES(void, add_damping, (float *restrict H, const float *restrict V, float size, int64_t n), (H, V, size, n))
+{
+    for (int64_t i = 0; i < n; i++) H[i] += (size + 0x1p-23f * fabsf(H[i])) * V[i];
+}
+
+/* Computes the new factors to[d] of a block and their smoothness numbers to_L[d]. H is what the factors are fitted to,
+ * in contiguous memory; it is overwritten. `memory` is scratch memory. */
+static void fit_factors(const factor_update *u, float *H, float *const *Q, float *const *L, float *const *to,
+                        float *const *to_L, float *memory)
+{
+    const pd_kron_own *own = u->plan->own;
+    pd_kron_block block = pd_kron_block_of(u->plan, u->index);
+    int64_t n = product(block.size, block.rank), normals = pd_kron_fit_normals(&block, own->rule);
+    pd_kron_fit fit = { .rule = own->rule,
+                        .rate = (float)u->hyper[FACTOR_RATE],
+                        .beta = (float)u->hyper[BETA_L],
+                        .balances = u->decision[DECIDED_BALANCE] != 0,
+                        .bfloat16 = u->hyper[PRECOND_DTYPE] != 0 };
+
+    draw_probe(u, memory, normals);
+    add_damping(H, memory, (float)u->hyper[NOISE], n);
+    pd_kron_fit_factors(&block, &fit, H, memory + n, Q, L, to, to_L, memory + pd_floats_padded(normals));
+}
+
+/* Computes the update of a block's factors: multipliers, or, with a rule other than PD_KRON_EQ, new factors and then
+ * new smoothness numbers. x is overwritten. */
+static void compute_update(const factor_update *u, float *x, float *const *Q, float *const *L, float *const *to,
+                           float *memory)
+{
+    const pd_kron_own *own = u->plan->own;
+
+    if (own->rule == PD_KRON_EQ)
+        find_multipliers(u, x, Q, to, memory);
+    else
+        fit_factors(u, x, Q, L, to, to + own->rank, memory);
+}
+
+/* Stores an update that compute_update has computed in the factors, and in the smoothness numbers. */
+static void store_update(const pd_plan *plan, int64_t index, float *const *slot, float *const *from)
+{
+    const pd_kron_own *own = plan->own;
+    pd_kron_block block = pd_kron_block_of(plan, index);
+    float *Q[PD_MAX_RANK], *L[PD_MAX_RANK];
+
+    find_factors(plan, index, slot, Q);
+    find_numbers(plan, index, slot, L);
+    if (own->rule == PD_KRON_EQ) {
+        pd_kron_multiply(&block, Q, from, is_bfloat16(plan));
+        return;
+    }
+    for (int d = 0; d < block.rank; d++) {
+        memcpy(Q[d], from[d], (size_t)pd_kron_factor_floats(&block, d) * sizeof *Q[d]);
+        *L[d] = *from[block.rank + d];
+    }
 }
 
 static int kron_task(pd_task_view *task)
 {
+    const pd_kron_own *own = task->plan->own;
     pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
     factor_update u = { .plan = task->plan,
                         .hyper = task->hyper,
@@ -389,22 +497,24 @@ static int kron_task(pd_task_view *task)
                         .draws = task->draws,
                         .count = task->count,
                         .index = task->spec->block,
-                        .mean = task->input[1][DECIDED_MEAN] };
-    float *memory = pd_pages_new((size_t)pd_kron_task_scratch(&block) * sizeof *memory);
+                        .decision = task->input[1] };
+    float *memory = pd_pages_new((size_t)pd_kron_task_floats(own, &block) * sizeof *memory);
 
     if (memory == NULL) return PD_NO_MEMORY;
-    find_multipliers(&u, task->input[0], task->input + 2, task->output, memory);
+    compute_update(&u, task->input[0], task->input + 2, task->input + 2 + block.rank, task->output, memory);
     free(memory);
     return PD_OK;
 }
 
 static void kron_adopt(const pd_task_view *task, float *const *slot)
 {
-    pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
-    float *Q[PD_MAX_RANK];
+    store_update(task->plan, task->spec->block, slot, task->output);
+}
 
-    find_factors(task->plan, task->spec->block, slot, Q);
-    pd_kron_multiply(&block, Q, task->output, is_bfloat16(task->plan));
+/* Returns the size of result number i of an update: of a factor, or of a smoothness number. */
+static int64_t result_floats(const pd_kron_block *block, int i)
+{
+    return i < block->rank ? pd_kron_factor_floats(block, i) : 1;
 }
 
 static void update_factors(const pd_unit *unit)
@@ -418,19 +528,20 @@ static void update_factors(const pd_unit *unit)
                         .draws = unit->draws,
                         .count = unit->count,
                         .index = unit->index,
-                        .mean = unit->slot[own->decision][DECIDED_MEAN] };
-    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch,
-                                            *at = x + pd_floats_padded(product(block.size, block.rank));
+                        .decision = unit->slot[own->decision] };
+    float *Q[PD_MAX_RANK], *L[PD_MAX_RANK], *M[2 * PD_MAX_RANK],
+        *x = unit->scratch, *at = x + pd_floats_padded(product(block.size, block.rank));
+    int results = own->rule == PD_KRON_EQ ? block.rank : 2 * block.rank;
     bool finite = true;
 
     if (!kron_due(plan, unit->hyper, unit->count, unit->slot)) return;
-    for (int d = 0; d < block.rank; at += pd_floats_padded(pd_kron_factor_floats(&block, d++))) M[d] = at;
+    for (int i = 0; i < results; at += pd_floats_padded(result_floats(&block, i++))) M[i] = at;
     find_factors(plan, unit->index, unit->slot, Q);
-    pd_block_gather(x, unit->slot[own->x], &plan->shape, unit->block);
-    find_multipliers(&u, x, Q, M, at);
-    for (int d = 0; d < block.rank; d++)
-        finite = finite && pd_all_finite(M[d], PD_F32, pd_kron_factor_floats(&block, d));
-    if (finite) pd_kron_multiply(&block, Q, M, is_bfloat16(plan));
+    find_numbers(plan, unit->index, unit->slot, L);
+    pd_block_gather(x, unit->slot[own->fitted], &plan->shape, unit->block);
+    compute_update(&u, x, Q, L, M, at);
+    for (int i = 0; i < results; i++) finite = finite && pd_all_finite(M[i], PD_F32, result_floats(&block, i));
+    if (finite) store_update(plan, unit->index, unit->slot, M);
 }
 
 static bool updates_by_tasks(const pd_plan *plan, const double *h, int64_t count)
@@ -452,16 +563,19 @@ static void precondition(const pd_unit *unit)
         own->other < 0 || view.at == unit->scratch ? NULL : unit->slot[own->other] + (view.at - unit->slot[own->x]);
 
     find_factors(unit->plan, unit->index, unit->slot, Q);
-    pd_kron_precondition(&block, &view, Q, other);
+    if (own->rule == PD_KRON_EQ)
+        pd_kron_precondition(&block, &view, Q, other);
+    else
+        pd_kron_whiten(&block, own->rule, &view, Q, unit->scratch + pd_block_view_scratch(&place.shape, &place.box));
     unit->partial[0] = pd_block_view_sum(&view, pd_sum_squares);
     if (view.at == unit->scratch) pd_block_scatter(layer, view.at, &place.shape, &place.box);
 }
 
-/* Returns the number by which the update of the weights is divided, so that its root mean square is at most 1.1. The
+/* Returns the number by which the update of the weights is divided, so that its root mean square is at most `most`. The
  * number is at least 1. It is infinite if the sum of squares exceeds float32, as in the original implementation. */
-static float clip_of(const pd_unit *unit)
+static float clip_of(const pd_unit *unit, float most)
 {
-    float excess = sqrtf((float)unit->total[PHASE_PRECONDITION][0] / (float)unit->plan->elements) / MOST_RMS;
+    float excess = sqrtf((float)unit->total[PHASE_PRECONDITION][0] / (float)unit->plan->elements) / most;
 
     /* `excess` is the root mean square divided by its limit. If it is NaN, the result is NaN and not 1. */
     return excess < 1 ? 1 : excess;
@@ -469,26 +583,30 @@ static float clip_of(const pd_unit *unit)
 
 /* The arrays and constants with which a step moves n weights: after = before + rate (u / clip + decay before), where u
  * is the update, `clip` the number of clip_of, `decay` the factor of weight decay, and `rate` minus the learning rate
- * (-1 with scale_by_kron_only). `after` may be the same memory as `before` or `u`. `update`, unless NULL, receives
- * after - before. */
+ * (-1 with scale_by_kron_only). u / clip is at most `most` in magnitude. `after` may be the same memory as `before` or
+ * `u`. `update`, unless NULL, receives after - before. */
 typedef struct weight_update {
     float *after, *update;
     const float *before, *u;
     int64_t n;
-    float clip, decay, rate;
+    float clip, most, decay, rate;
 } weight_update;
 
 /* Computes new weights from the update. Each caller passes `updates` (whether the change of the weights is stored as
  * well) as a constant, so the compiler makes a loop for each value. */
 PD_INLINE void update_pass(const weight_update *s, bool updates)
 {
-    const float clip = s->clip, decay = s->decay, rate = s->rate;
+    const float clip = s->clip, most = s->most, decay = s->decay, rate = s->rate;
     const float *before = s->before, *u = s->u;
     float *after = s->after, *update = s->update;
 
 #pragma GCC ivdep /* `after` (new weights) is `before`, `u`, or disjoint from both, so the loop may be vectorized */
     for (int64_t i = 0; i < s->n; i++) {
-        float w = before[i], change = rate * (u[i] / clip + decay * w);
+        float w = before[i], v = u[i] / clip,
+              kept = v > most    ? most
+                     : v < -most ? -most
+                                 : v,
+              change = rate * (kept + decay * w);
         if (updates) update[i] = change;
         after[i] = w + change;
     }
@@ -515,14 +633,15 @@ static void update_weights(const pd_unit *unit)
 {
     const pd_kron_own *own = unit->plan->own;
     const double *h = unit->hyper;
-    bool scales_only = h[SCALE_ONLY] != 0;
+    bool scales_only = h[SCALE_ONLY] != 0, eq = own->rule == PD_KRON_EQ;
     weight_update u = {
         .after = unit->after + unit->first,
         .update = unit->update == NULL ? NULL : unit->update + unit->first,
         .before = unit->before + unit->first,
         .u = unit->slot[own->x] + unit->first,
         .n = unit->n,
-        .clip = clip_of(unit),
+        .clip = clip_of(unit, eq ? MOST_RMS : (float)h[CLIP_RMS]),
+        .most = eq ? INFINITY : (float)h[CLIP_ELEMENT],
         .decay = scales_only || !own->decays ? 0 : (float)h[WEIGHT_DECAY],
         .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
     };
@@ -534,7 +653,7 @@ static int64_t kron_normals(const pd_plan *plan)
 {
     const pd_kron_own *own = plan->own;
 
-    return (int64_t)plan->n_blocks * own->probe;
+    return (int64_t)plan->n_blocks * own->normals;
 }
 
 static pd_dtype kron_update_dtype(const double *h)

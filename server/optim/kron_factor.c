@@ -284,9 +284,7 @@ int64_t pd_kron_update_scratch(const pd_kron_block *block)
     return pd_floats_padded(triangle * triangle) + 3 * pd_floats_padded(largest_of(block->full, block->rank, NULL));
 }
 
-/* Computes for each index of dimension `dim` of the tensor x the sum of the squares of all elements that have this
- * index. */
-static void squares_along(float *sum, const pd_block_view *x, int dim)
+void pd_kron_squares_along(float *sum, const pd_block_view *x, int dim)
 {
     sheets s = sheets_of(x, dim);
 
@@ -311,8 +309,8 @@ static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, 
     float step;
 
     memset(m, 0, (size_t)side * sizeof *m);
-    squares_along(scratch, A, dim);
-    squares_along(m, B, dim);
+    pd_kron_squares_along(scratch, A, dim);
+    pd_kron_squares_along(m, B, dim);
     sum_and_difference(scratch, m, n);
     step = rate / (largest(scratch, n) + TINY);
     for (int64_t i = 0; i < n; i++) m[i] *= -step;

@@ -38,6 +38,10 @@ typedef enum pd_kron_operation {
 void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side,
                    pd_kron_operation operation);
 
+/* Computes for each index of dimension `dim` of the tensor x the sum of the squares of all elements that have this
+ * index. */
+void pd_kron_squares_along(float *sum, const pd_block_view *x, int dim);
+
 /* Returns how many floats a block's factor for dimension d takes in memory. */
 int64_t pd_kron_factor_floats(const pd_kron_block *block, int d);
 /* Return how many floats of scratch memory an update of a block's factors needs:

@@ -10,6 +10,7 @@
 #include "axes.h"
 #include "partition.h"
 #include "hyper_text.h"
+#include "pages.h"
 
 void pd_kron_types(const pd_shape *shape, int64_t max_size_triangular, int64_t min_ndim_triangular,
                    int memory_save_mode, bool *diagonal)
@@ -185,8 +186,14 @@ static int count_scanned(const pd_declaration *declaration, int *n, pd_error *er
 static pd_kron_shape merged_of(const pd_shape *shape, const double *h, bool merges)
 {
     bool diagonal[PD_MAX_RANK];
+    int64_t elements = 0;
 
     pd_kron_types(shape, (int64_t)h[MAX_SIZE], (int64_t)h[MIN_NDIM], (int)h[SAVE_MODE], diagonal);
+    (void)pd_shape_elements(shape, &elements); /* the whole parameter's were counted before */
+    for (int d = 0; d < shape->rank && h[UPDATE_RULE] != PD_KRON_EQ; d++) {
+        double n = (double)shape->dim[d];
+        diagonal[d] = diagonal[d] || n * n > h[MAX_SKEW] * (double)elements;
+    }
     return pd_kron_merged(shape, diagonal, merges ? (int64_t)h[MERGED_SIZE] : 0);
 }
 
@@ -213,7 +220,7 @@ static int make_draft(draft *d, const pd_declaration *declaration, int64_t eleme
     }
     if (elements == 0) return PD_OK;
     d->merged = merged_of(&d->shape, d->h, d->h[MERGE] != 0);
-    d->cut = cut_of(&d->merged, d->h, d->h[PAD_BLOCKS] != 0);
+    d->cut = cut_of(&d->merged, d->h, d->h[PAD_BLOCKS] != 0 && d->h[UPDATE_RULE] == PD_KRON_EQ);
     return PD_OK;
 }
 
@@ -298,11 +305,12 @@ static void follow(pd_slot_spec *spec, const draft *d, int dim)
 static int add_factor(pd_plan *plan, const draft *d, int dim)
 {
     int64_t side = d->cut.side[dim];
+    double power = d->h[UPDATE_RULE] == PD_KRON_QUAD4P ? 2 : 1; /* its factor is a P = Q'Q */
     pd_slot_spec Q = { .name = "Q",
                        .number = dim,
                        .shape = { .rank = 2, .dim = { (int64_t)plan->n_blocks, side } },
                        .share = PD_SHARE_ITEM,
-                       .fill = (float)pow(d->h[INIT_SCALE], 1.0 / d->merged.shape.rank),
+                       .fill = (float)pow(d->h[INIT_SCALE], power / d->merged.shape.rank),
                        .storage = storage_of(d->h[PRECOND_DTYPE]) };
 
     if (!d->merged.diagonal[dim]) {
@@ -311,6 +319,39 @@ static int add_factor(pd_plan *plan, const draft *d, int dim)
     }
     follow(&Q, d, dim);
     return pd_plan_slot(plan, &Q);
+}
+
+/* Adds the slots of all factors, or, with `numbers`, those of their smoothness numbers. Returns the index of the first
+ * one; -1: there are no blocks. */
+static int add_for_each_dimension(pd_plan *plan, const draft *d, bool numbers)
+{
+    int first = -1;
+
+    for (int dim = 0; dim < d->merged.shape.rank && plan->n_blocks > 0; dim++) {
+        pd_slot_spec L = { .name = "L",
+                           .number = dim,
+                           .shape = { .rank = 1, .dim = { (int64_t)plan->n_blocks } },
+                           .share = PD_SHARE_ITEM };
+        int slot = numbers ? pd_plan_slot(plan, &L) : add_factor(plan, d, dim);
+        if (slot == PD_NO_MEMORY) return PD_NO_MEMORY;
+        if (dim == 0) first = slot;
+    }
+    return first;
+}
+
+/* Adds the slots of rules other than PD_KRON_EQ. */
+static int add_fit_slots(pd_plan *plan, const draft *d)
+{
+    pd_kron_own *own = plan->own;
+    pd_slot_spec gradient = {
+        .name = "whitened", .number = -1, .shape = plan->shape, .temporary = true, .share = PD_SHARE_BOX
+    };
+
+    own->fitted = own->x;
+    if (own->rule == PD_KRON_EQ) return PD_OK;
+    own->l = add_for_each_dimension(plan, d, true);
+    if (d->h[WHITEN_GRAD] != 0 && d->h[B1] != 0) own->fitted = pd_plan_slot(plan, &gradient);
+    return own->l == PD_NO_MEMORY || own->fitted < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
 static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
@@ -324,19 +365,14 @@ static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
     pd_slot_spec decision = {
         .name = "decision", .number = -1, .shape = { .rank = 1, .dim = { DECIDED } }, .temporary = true
     };
-    int first = -1;
 
     own->mu = d->h[B1] != 0 ? pd_plan_slot(plan, &mu) : -1;
     own->counter = pd_plan_slot(plan, &counter);
-    for (int dim = 0; dim < d->merged.shape.rank && plan->n_blocks > 0; dim++) {
-        int slot = add_factor(plan, d, dim);
-        if (slot == PD_NO_MEMORY) return PD_NO_MEMORY;
-        if (dim == 0) first = slot;
-    }
-    own->q = first;
+    own->q = add_for_each_dimension(plan, d, false);
     own->x = pd_plan_slot(plan, &X);
     own->decision = pd_plan_slot(plan, &decision);
-    return own->mu == PD_NO_MEMORY || own->counter < 0 || own->x < 0 || own->decision < 0 ? PD_NO_MEMORY : PD_OK;
+    if (own->mu == PD_NO_MEMORY || own->q == PD_NO_MEMORY) return PD_NO_MEMORY;
+    return own->counter < 0 || own->x < 0 || own->decision < 0 ? PD_NO_MEMORY : add_fit_slots(plan, d);
 }
 
 /* Adds the blocks of a parameter to the plan, layer by layer. A block lies in one layer: it has one index of each
@@ -360,6 +396,16 @@ static int add_blocks(pd_plan *plan, const draft *d)
     return PD_OK;
 }
 
+/* Returns how many random numbers the largest block takes. */
+static int64_t most_normals(const pd_kron_own *own)
+{
+    pd_kron_block block = { .rank = own->rank };
+
+    memcpy(block.size, own->side, sizeof block.size);
+    memcpy(block.diagonal, own->diagonal, sizeof block.diagonal);
+    return pd_kron_fit_normals(&block, own->rule);
+}
+
 static void keep(pd_plan *plan, const draft *d, int declared_rank)
 {
     pd_kron_own *own = plan->own;
@@ -367,14 +413,16 @@ static void keep(pd_plan *plan, const draft *d, int declared_rank)
     own->other = -1;
     own->scanned = d->scanned;
     own->rank = d->merged.shape.rank;
+    own->rule = (pd_kron_rule)d->h[UPDATE_RULE];
     own->probe = probe_of(d);
-    own->pads = d->h[PARTITION] != 0 && d->h[PAD_BLOCKS] != 0;
+    own->pads = d->h[PARTITION] != 0 && d->h[PAD_BLOCKS] != 0 && own->rule == PD_KRON_EQ;
     own->in_step = d->h[LAX_MAP] != 0 && d->scanned > 0;
     own->decays = declared_rank >= (int)d->h[DECAY_MIN_NDIM];
     for (int i = 0; i < d->merged.shape.rank; i++) {
         own->diagonal[i] = d->merged.diagonal[i];
         own->side[i] = d->cut.side[i];
     }
+    own->normals = own->rule == PD_KRON_EQ ? own->probe : most_normals(own);
 }
 
 pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index)
@@ -414,16 +462,36 @@ static int add_task(pd_plan *plan, int64_t b)
 {
     const pd_kron_own *own = plan->own;
     pd_kron_block block = pd_kron_block_of(plan, b);
+    bool fits = own->rule != PD_KRON_EQ;
+    int n = fits ? 2 * block.rank : block.rank;
     pd_task_spec task = { .block = (int)b,
-                          .n_inputs = 2 + block.rank,
-                          .n_outputs = block.rank,
-                          .cost = pd_kron_update_flops(&block),
-                          .scratch = pd_kron_task_scratch(&block) * (int64_t)sizeof(float) };
+                          .n_inputs = 2 + n,
+                          .n_outputs = n,
+                          .cost = fits ? pd_kron_fit_flops(&block, own->rule) : pd_kron_update_flops(&block),
+                          .scratch = pd_kron_task_floats(own, &block) * (int64_t)sizeof(float) };
 
-    task.input[0] = own->x;
+    task.input[0] = own->fitted;
     task.input[1] = own->decision;
-    for (int d = 0; d < block.rank; d++) task.input[2 + d] = task.output[d] = own->q + d;
+    for (int d = 0; d < n; d++)
+        task.input[2 + d] = task.output[d] = d < block.rank ? own->q + d : own->l + d - block.rank;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+int64_t pd_kron_task_floats(const pd_kron_own *own, const pd_kron_block *block)
+{
+    return own->rule == PD_KRON_EQ
+               ? pd_kron_task_scratch(block)
+               : pd_floats_padded(pd_kron_fit_normals(block, own->rule)) + pd_kron_fit_scratch(block);
+}
+
+/* Returns how many floats of scratch memory an update of a block's factors within the step needs: those of a task, and
+ * memory for a copy of the block and for the results. */
+static int64_t update_floats(const pd_kron_own *own, const pd_kron_block *block)
+{
+    int64_t floats = pd_kron_phase_scratch(block);
+
+    if (own->rule == PD_KRON_EQ) return floats;
+    return floats - pd_kron_task_scratch(block) + pd_kron_task_floats(own, block) + block->rank * pd_floats_padded(1);
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -450,12 +518,14 @@ static int add_work(pd_plan *plan)
     for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
         pd_kron_block block = pd_kron_block_of(plan, b);
         pd_kron_place place = pd_kron_place_of(plan, b);
+        bool fits = own->rule != PD_KRON_EQ;
         int64_t floats =
-            larger(pd_block_view_scratch(&place.shape, &place.box), in_step ? pd_kron_phase_scratch(&block) : 0);
+            larger(pd_block_view_scratch(&place.shape, &place.box) + (fits ? pd_kron_whiten_scratch(&block) : 0),
+                   in_step ? update_floats(own, &block) : 0);
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
-        plan->flops += pd_kron_precondition_flops(&block);
-        plan->large_products = plan->large_products || pd_kron_is_large(&block);
-        needs_other = needs_other || pd_kron_needs_other(&block);
+        plan->flops += fits ? pd_kron_whiten_flops(&block, own->rule) : pd_kron_precondition_flops(&block);
+        plan->large_products = plan->large_products || (fits ? pd_kron_fit_is_large(&block) : pd_kron_is_large(&block));
+        needs_other = needs_other || (!fits && pd_kron_needs_other(&block));
         if (!in_step && add_task(plan, b) != PD_OK) return PD_NO_MEMORY;
     }
     return needs_other ? add_other(plan) : PD_OK;
@@ -475,6 +545,7 @@ int pd_kron_plan(const pd_declaration *declaration, const double *stats, pd_plan
     for (int i = 0; i < d.merged.shape.rank; i++) plan->shape.dim[plan->shape.rank++] = d.merged.shape.dim[i];
     for (int i = plan->shape.rank; i < PD_MAX_RANK; i++) plan->shape.dim[i] = 0;
     if (add_blocks(plan, &d) != PD_OK || add_slots(plan, &d, &declaration->shape) != PD_OK) return PD_NO_MEMORY;
+    plan->adopts_first = d.h[UPDATE_RULE] != PD_KRON_EQ; /* a task of EQ computes a multiplier, which may be late */
     plan->root_delay = d.h[ROOT_DELAY] < 0 ? PD_ROOT_READY : (int)fmin(d.h[ROOT_DELAY], 1 << 30);
     note_size(plan, &d);
     return add_work(plan);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "kron_factor.h"
+#include "kron_fit.h"
 #include "optimizer_ops.h"
 #include "partition.h"
 
@@ -37,7 +38,14 @@ enum {
     SCALE_ONLY,
     ROOT_DELAY,
     PAD_BLOCKS,
-    SKIP_ZERO
+    SKIP_ZERO,
+    UPDATE_RULE,
+    BETA_L,
+    NOISE,
+    MAX_SKEW,
+    WHITEN_GRAD,
+    CLIP_RMS,
+    CLIP_ELEMENT
 };
 
 /* kron's own struct in a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which
@@ -47,6 +55,11 @@ typedef struct pd_kron_own {
      * factors */
     int mu, counter;
     int q; /* index of the slot of the first dimension's factors; the slots of the other dimensions' factors follow */
+    pd_kron_rule rule; /* how factors are updated: dQ. The members l and fitted are for rules other than PD_KRON_EQ */
+    int l; /* index of the slot of the first dimension's smoothness numbers; those of the other dimensions follow */
+    /* index of the slot, of shape plan->shape, to which factors are fitted: x itself, or a temporary one with the
+     * gradient */
+    int fitted;
     /* index of a temporary slot of shape plan->shape: first the momentum corrected for its bias, later the update of
      * the weights */
     int x;
@@ -57,10 +70,11 @@ typedef struct pd_kron_own {
     int scanned;  /* number of scanned dimensions: leading ones that count independent layers */
     int rank;     /* number of dimensions of a block, without scanned dimensions */
     bool diagonal[PD_MAX_RANK]; /* whether the factor of dimension d of a block is diagonal, and not triangular */
-    int64_t probe; /* number of elements of a padded block, and so of the random numbers that its update needs */
-    bool pads;     /* whether all blocks are padded to one size; false: each has its own size */
-    bool in_step;  /* whether factors are updated within the step, and not by tasks of the preconditioner pool */
-    bool decays;   /* whether weight decay changes the weights of this parameter */
+    int64_t probe;              /* number of elements of a padded block */
+    int64_t normals;            /* number of random numbers that the update of the largest block needs */
+    bool pads;                  /* whether all blocks are padded to one size; false: each has its own size */
+    bool in_step; /* whether factors are updated within the step, and not by tasks of the preconditioner pool */
+    bool decays;  /* whether weight decay changes the weights of this parameter */
     int64_t side[PD_MAX_RANK]; /* number of rows of each dimension's factor in memory */
 } pd_kron_own;
 /* Indices of the elements of the slot `decision`. UPDATE and BALANCE are 0 or 1: whether factors are updated, and
@@ -70,6 +84,9 @@ enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };
 
 int pd_kron_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
 pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index);
+/* Returns how many floats of scratch memory a task needs that updates the factors of a block: for its random numbers
+ * and its arithmetic. */
+int64_t pd_kron_task_floats(const pd_kron_own *own, const pd_kron_block *block);
 /* Where a block lies in its parameter: `first` is the index of the first element of the block's layer, `shape` the
  * shape of a layer, and `box` the place and size of the block in this shape. */
 typedef struct pd_kron_place {

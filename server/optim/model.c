@@ -17,7 +17,9 @@
 typedef struct group {
     const pd_optimizer_ops *ops;
     int number;
-    int64_t count; /* number of the group's last step: one in which at least one of its parameters had a gradient */
+    /* number of the group's last step: one in which at least one of its parameters had a gradient, or any step */
+    int64_t count;
+    bool counts_empty; /* steps without a gradient count (pd_optimizer_ops.counts_empty) */
     /* number of parameters of the group that take a step in this call */
     size_t stepping;
     pd_atomic_group together; /* the atomic group of these steps */
@@ -101,7 +103,11 @@ static size_t find_group(pd_model *model, const pd_declaration *param)
     if (!ops->counts_by_group) return ALONE;
     while (g < model->n_groups && (model->groups[g].ops != ops || model->groups[g].number != param->group)) g++;
     if (g == model->n_groups)
-        model->groups[model->n_groups++] = (group){ .ops = ops, .number = param->group, .count = param->start_step };
+        model->groups[model->n_groups++] =
+            (group){ .ops = ops,
+                     .number = param->group,
+                     .count = param->start_step,
+                     .counts_empty = ops->counts_empty != NULL && ops->counts_empty(param->hypers.value) };
     return g;
 }
 
@@ -358,9 +364,9 @@ static void bind_groups(pd_model *model, size_t n)
 {
     for (size_t g = model->n_groups; g-- > 0;) {
         group *at = &model->groups[g];
+        at->count += at->stepping > 0 || at->counts_empty;
         if (at->stepping == 0) continue;
         n -= at->stepping;
-        at->count++;
         pd_optim_bind(model->steps + n, at->stepping, &at->together);
     }
 }
@@ -453,6 +459,16 @@ int pd_model_read_part(const pd_model *model, size_t param, const char *slot, in
                        (long long)elements, (long long)n);
     pd_optim_read_part(optim, &part, out);
     return PD_OK;
+}
+
+void pd_model_read_out(const pd_model *model, size_t param, const float *weights, float *out)
+{
+    const pd_optim *optim = model->optims[param];
+
+    if (pd_optim_has_readout(optim))
+        pd_optim_read_out(optim, weights, out, 0, pd_optim_elements(optim));
+    else
+        memcpy(out, weights, (size_t)pd_optim_elements(optim) * sizeof *out);
 }
 
 pd_optim *pd_model_optim(const pd_model *model, size_t param)

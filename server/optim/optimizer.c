@@ -210,6 +210,25 @@ bool pd_optim_is_quiesced(const pd_optim *optim)
     return true;
 }
 
+bool pd_optim_has_readout(const pd_optim *optim)
+{
+    const pd_optimizer_ops *ops = optim->ops;
+
+    return ops->readout != NULL && (ops->reads_out == NULL || ops->reads_out(optim->hypers.value));
+}
+
+void pd_optim_read_out(const pd_optim *optim, const float *weights, float *out, int64_t first, int64_t n)
+{
+    assert(optim->step.stage == PD_STAGE_IDLE);
+    optim->ops->readout(&(pd_readout){ .plan = &optim->shared->plan,
+                                       .hyper = optim->hypers.value,
+                                       .slot = optim->slot,
+                                       .first = first,
+                                       .n = n,
+                                       .weights = weights,
+                                       .out = out });
+}
+
 void pd_optim_forget_roots(pd_optim *optim)
 {
     assert(pd_optim_is_quiesced(optim));

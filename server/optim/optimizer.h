@@ -56,6 +56,13 @@ double pd_optim_cost_ns(const pd_optim *optim);
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
 
+/* Returns whether the weights to evaluate with are others than the weights (pd_optimizer_ops.readout). */
+bool pd_optim_has_readout(const pd_optim *optim);
+/* Computes elements [first, first + n) of the weights to evaluate with. `weights` and `out` are these elements alone,
+ * `weights` as the last step left them. Call it between two steps, and only if pd_optim_has_readout
+ * returns true; several threads may call it for different elements. */
+void pd_optim_read_out(const pd_optim *optim, const float *weights, float *out, int64_t first, int64_t n);
+
 /* Sets the counter of steps. The next step has the number count + 1. Call it between two steps, in two cases:
  * - The parameters of a group count their steps together: the counter also advances in a step in which this parameter
  *   has no gradient.

@@ -23,6 +23,9 @@
     X(pd_delayed_nesterov)                                                                                             \
     X(pd_ademamix)                                                                                                     \
     X(pd_mars)                                                                                                         \
+    X(pd_schedule_free_adamw)                                                                                          \
+    X(pd_schedule_free_sgd)                                                                                            \
+    X(pd_gpa)                                                                                                          \
     X(pd_muon)                                                                                                         \
     X(pd_scalable_shampoo)                                                                                             \
     X(pd_shampoo)                                                                                                      \

@@ -14,6 +14,8 @@
  *         if phase == adopt_phase:   wait for and adopt the tasks that are due for adoption
  *         if phase < n:              run phases[phase]
  *
+ * With plan->adopts_first and d other than 0 the second and third lines change places.
+ *
  * A task that was captured in step c is due for adoption in step c + d. The parameter may have no step of that number,
  * if its group counts steps together: then the task is due in its next step. With PD_ROOT_READY a task is due as soon
  * as it is back, and no step waits.
@@ -32,10 +34,10 @@
  * runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
  * and its result does not depend on which thread runs which unit.
  *
- * A unit of a PD_BLOCKS phase, and `adopt`, may have products so large that one thread would take long: the products of
- * block_products.h and kron_factor.h. Such a product is cut into stripes, whose number depends on its size alone
- * (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a parameter with
- * such products has plan->large_products set.
+ * A unit of a PD_BLOCKS or PD_WHOLE phase, and `adopt`, may have products so large that one thread would take long: the
+ * products of block_products.h, kron_factor.h and polar.h. Such a product is cut into stripes, whose number depends on
+ * its size alone (stripes.h). Threads that have no unit left compute stripes of the units that still run. The plan of a
+ * parameter with such products has plan->large_products set.
  *
  * If there are phases of kind PD_RANGES, the last one of them writes the new weights.
  *
@@ -104,6 +106,17 @@ typedef struct pd_unit {
      * its next run can read. */
     const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
+
+/* The arguments of a readout: a range of elements [first, first + n) of a parameter between two steps. All pointers are
+ * borrowed for the call. */
+typedef struct pd_readout {
+    const pd_plan *plan;
+    const double *hyper; /* the hyperparameters as declared */
+    float *const *slot;  /* slot[i] points to all elements of the slot plan->slots[i]; NULL if the slot is coded */
+    int64_t first, n;
+    const float *weights; /* the weights of the range, as the last step left them */
+    float *out;           /* receives the weights of the range to evaluate with; not `weights` */
+} pd_readout;
 
 /* A phase of a step. Static data, part of the optimizer's table. */
 typedef struct pd_phase {
@@ -213,6 +226,9 @@ struct pd_optimizer_ops {
      * the steps of the whole group fail. (This holds in a pd_model, and in a job that steps all its parameters
      * together; elsewhere only that one step fails.) */
     bool counts_by_group;
+    /* With counts_by_group: returns whether the counter advances as well in a step in which none of the parameters has
+     * a gradient. A step that is skipped, because a gradient is not finite, never counts. NULL: it does not advance. */
+    bool (*counts_empty)(const double *hyper);
     /* Whether workers push values of the parameter, for instance running means, and not gradients. The job takes the
      * mean of these values, whatever its option `aggregate` says (with weighted_mean: a weighted mean). Clipping by the
      * global norm does not change them. */
@@ -236,6 +252,11 @@ struct pd_optimizer_ops {
     /* Returns an element type in which the change of the weights (pd_unit.update) can be given without rounding; 0:
      * with these hyperparameters there is none. NULL: the optimizer does not give the change of the weights. */
     pd_dtype (*update_dtype)(const double *hyper);
+    /* Computes the weights to evaluate with, for an optimizer whose weights between two steps are others. NULL: they
+     * are the same. */
+    void (*readout)(const pd_readout *readout);
+    /* Returns whether these hyperparameters make the readout others than the weights. NULL: all do. */
+    bool (*reads_out)(const double *hyper);
 };
 
 /* Returns 1, the grain of optimizers that are element-wise. */

@@ -127,6 +127,33 @@ pd_shape pd_shape_merged(const pd_shape *shape, int64_t limit)
     return merged;
 }
 
+static void reverse(pd_shape *shape)
+{
+    for (int d = 0; d < shape->rank / 2; d++) {
+        int64_t dim = shape->dim[d];
+        shape->dim[d] = shape->dim[shape->rank - 1 - d];
+        shape->dim[shape->rank - 1 - d] = dim;
+    }
+}
+
+pd_shape pd_shape_merged_backwards(const pd_shape *shape, int64_t limit, int64_t target)
+{
+    pd_shape plain = pd_shape_merged(shape, 0), merged = { 0 };
+
+    if (plain.rank == 0 || !has_elements(shape)) return *shape;
+    for (int d = plain.rank - 1; d >= 0; d--) {
+        int64_t *last = &merged.dim[merged.rank > 0 ? merged.rank - 1 : 0], product;
+        /* the dimensions that there will be if nothing more is merged */
+        bool may_merge = merged.rank > 0 && merged.rank + d + 1 > target;
+        if (may_merge && !__builtin_mul_overflow(*last, plain.dim[d], &product) && product <= limit)
+            *last = product;
+        else
+            merged.dim[merged.rank++] = plain.dim[d];
+    }
+    reverse(&merged);
+    return merged;
+}
+
 int pd_shape_merged_from(const pd_shape *shape, const pd_shape *merged, int d)
 {
     int at = 0, from = -1;

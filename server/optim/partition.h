@@ -41,8 +41,13 @@ void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, c
  * 1 disappear. A scalar, and a shape without elements, stay as they are. The elements keep their order. */
 pd_shape pd_shape_merged(const pd_shape *shape, int64_t limit);
 
-/* Returns the dimension of `shape` that became dimension d of `merged`, the result of pd_shape_merged. -1: several
- * dimensions were merged into it. */
+/* Returns `shape` with neighbouring dimensions merged from the last one to the first: a dimension joins the one behind
+ * it if their product is at most `limit` and more than `target` dimensions would be left otherwise. Dimensions of size
+ * 1 disappear as in pd_shape_merged. */
+pd_shape pd_shape_merged_backwards(const pd_shape *shape, int64_t limit, int64_t target);
+
+/* Returns the dimension of `shape` that became dimension d of `merged`, the result of one of these functions. -1:
+ * several dimensions were merged into it. */
 int pd_shape_merged_from(const pd_shape *shape, const pd_shape *merged, int d);
 
 /* Returns whether some dimension of `shape` is larger than `limit`. */

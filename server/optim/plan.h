@@ -6,8 +6,8 @@
 #include "partition.h"
 #include "quantize.h"
 
-#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK) /* most inputs of a task, and most outputs */
-#define PD_RANGE_ELEMENTS 65536               /* usual number of elements in a unit of a PD_RANGES phase */
+#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK + 2) /* most inputs of a task, and most outputs */
+#define PD_RANGE_ELEMENTS 65536                   /* usual number of elements in a unit of a PD_RANGES phase */
 
 /* Which elements of a slot a task of block number b copies (an input) or computes (an output). */
 typedef enum pd_share {
@@ -86,6 +86,9 @@ typedef struct pd_plan {
     int64_t range_elements; /* elements in a unit of a PD_RANGES phase; the last unit may have fewer */
     size_t scratch_floats;  /* scratch memory of one thread: the most that any phase needs */
     int root_delay;         /* number of steps from the capture of a task to its adoption, or PD_ROOT_READY */
+    /* Whether a step whose tasks are captured and adopted before the same phase adopts those of earlier steps first, so
+     * that a task reads what the tasks before it wrote. It has no effect with a root_delay of 0. */
+    bool adopts_first;
     /* index of the float32 slot that has the error of each task's root, shown to operators; -1: none */
     int errors_slot;
     void *own; /* the optimizer's own struct: its function `plan` writes it, phases and tasks read it */

@@ -7,6 +7,7 @@
 #include "cpu.h"
 #include "eigenbasis.h"
 #include "kernels.h"
+#include "polar.h"
 
 int pd_rotated_check(const char *optimizer, const double *h, pd_error *err)
 {
@@ -187,6 +188,48 @@ int pd_rotated_plan(pd_plan *plan, const pd_declaration *declaration, const pd_r
         if ((rc = plan_tasks(plan, (int64_t)b)) != PD_OK) return rc;
     plan_work(plan);
     return PD_OK;
+}
+
+void pd_rotated_plan_orthogonal(pd_plan *plan, const double *h, int first)
+{
+    pd_rotated *own = plan->own;
+    int64_t rows = plan->shape.dim[0], cols = plan->shape.dim[1];
+    size_t scratch;
+
+    if (h[first + PD_ORTHOGONALIZE] == 0 || plan->elements == 0 || plan->shape.rank != 2) return;
+    own->orthogonalizes = true;
+    own->express = h[first + PD_POLYNOMIAL] != 0;
+    own->ns_steps = (int)h[first + PD_NS_STEPS];
+    own->may_be_cut = false;
+    scratch = (size_t)pd_polar_scratch(rows, cols);
+    if (scratch > plan->scratch_floats) plan->scratch_floats = scratch;
+    plan->flops += pd_polar_flops(rows, cols, own->ns_steps);
+    plan->large_products = plan->large_products || pd_polar_is_large(rows, cols);
+}
+
+bool pd_rotated_leaves_direction(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)h;
+    return !((const pd_rotated *)plan->own)->orthogonalizes || count == 1;
+}
+
+void pd_rotated_orthogonalize(const pd_unit *unit)
+{
+    const pd_rotated *own = unit->plan->own;
+    const pd_shape *shape = &unit->plan->shape;
+    const pd_polar how = { .form = PD_POLAR_TORCH,
+                           .express = own->express,
+                           .factors = { 3.4445f, -4.7750f, 2.0315f },
+                           .eps = 1e-7f,
+                           .steps = own->ns_steps };
+    pd_mat N = pd_mat_dense(unit->slot[own->direction], shape->dim[0], shape->dim[1]);
+    const int64_t n = N.rows * N.cols;
+    const double before = sqrt(pd_sum_squares(N.at, n));
+    double after;
+
+    pd_polar_factor(N, &how, unit->scratch);
+    after = sqrt(pd_sum_squares(N.at, n));
+    pd_scale(N.at, N.at, after > 0 ? (float)(before / after) : 0, n);
 }
 
 void pd_rotated_accumulate(const pd_unit *unit, const pd_block_view *view, int d, double scale)

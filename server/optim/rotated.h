@@ -108,6 +108,33 @@ enum {
         "basis_dtype", PD_CHOICE, 0, 0, 0, PD_ROTATED_DTYPES, "storage type of the bases", false, false                \
     }
 
+/* Indices of the hyperparameters that orthogonalize directions, from an optimizer's own index `first` on, and the
+ * entries of a table for them. */
+enum { PD_ORTHOGONALIZE, PD_POLYNOMIAL, PD_NS_STEPS, PD_ORTHOGONAL_HYPERS };
+#define PD_ORTHOGONAL_TABLE(first)                                                                                     \
+    [first +                                                                                                           \
+        PD_ORTHOGONALIZE] = { "orthogonalize",                                                                         \
+                              PD_FLAG,                                                                                 \
+                              0,                                                                                       \
+                              0,                                                                                       \
+                              1,                                                                                       \
+                              NULL,                                                                                    \
+                              "bring all singular values of a matrix's direction near each other, as muon does, "      \
+                              "with the norm that it had",                                                             \
+                              false,                                                                                   \
+                              false },                                                                                 \
+        [first +                                                                                                       \
+            PD_POLYNOMIAL] = { "polynomial",                                                                           \
+                               PD_CHOICE,                                                                              \
+                               0,                                                                                      \
+                               0,                                                                                      \
+                               0,                                                                                      \
+                               "newton_schulz|polar_express",                                                          \
+                               "factors of the iterations that orthogonalize: muon's, or those of arXiv:2505.16932",   \
+                               false,                                                                                  \
+                               false },                                                                                \
+        [first + PD_NS_STEPS] = { "ns_steps", PD_INT, 5, 1, 99, NULL, "iterations that orthogonalize", false, false }
+
 /* What an optimizer wants of its plan. `shape` is cut into blocks: the declared one, or one of its elements in the same
  * order. */
 typedef struct pd_rotated_want {
@@ -125,9 +152,11 @@ typedef struct pd_rotated {
     double shampoo_beta; /* decay of the factors */
     bool squares, rotates, sorts, has_values;
     bool may_be_cut;
-    int each, n_factored;   /* slots of a factor, and number of dimensions that have one */
-    int first, direction;   /* indices of the first slot of the first factor, and of the slot `direction` */
-    int place[PD_MAX_RANK]; /* the number of a dimension among those that have a factor; -1: it has none */
+    bool orthogonalizes, express; /* whether directions are orthogonalized, and by Polar Express */
+    int ns_steps;                 /* number of iterations that orthogonalize */
+    int each, n_factored;         /* slots of a factor, and number of dimensions that have one */
+    int first, direction;         /* indices of the first slot of the first factor, and of the slot `direction` */
+    int place[PD_MAX_RANK];       /* the number of a dimension among those that have a factor; -1: it has none */
 } pd_rotated;
 
 enum { EXP_AVG, EXP_AVG_SQ };            /* indices of slots; EXP_AVG_SQ only with `squares` */
@@ -140,6 +169,14 @@ void pd_rotated_find(const pd_plan *plan, int64_t block, int which, float *const
 int pd_rotated_check(const char *optimizer, const double *h, pd_error *err);
 /* Adds slots, blocks and tasks to the plan, and fills plan->own. */
 int pd_rotated_plan(pd_plan *plan, const pd_declaration *declaration, const pd_rotated_want *want, pd_error *err);
+
+/* Plans that directions are orthogonalized, if the option is set and the parameter, with merged dimensions, is a
+ * matrix. Called after pd_rotated_plan. `first` is the index of the option. */
+void pd_rotated_plan_orthogonal(pd_plan *plan, const double *h, int first);
+/* The phase that orthogonalizes a direction after it was stored (pd_rotated_direct). The whole parameter is one matrix,
+ * whatever its blocks are. pd_rotated_leaves_direction returns true if a step skips the phase. */
+void pd_rotated_orthogonalize(const pd_unit *unit);
+bool pd_rotated_leaves_direction(const pd_plan *plan, const double *h, int64_t count);
 
 /* Updates the factor of dimension d of a block: GG <- shampoo_beta GG + (1 - shampoo_beta) scale (the block contracted
  * with itself). */

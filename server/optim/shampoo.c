@@ -14,12 +14,22 @@
  *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
  *     W   <- W - lr P
  *
+ * semantics=2026 is Meta's release of August 2026. Its R begin as the identity, and without a graft they are used from
+ * the first step on. Dimensions are merged from the last one, steps without gradients count, each dimension may have an
+ * exponent of its own, and R may be a pseudo-inverse. With preconditioner_config=EigenvalueCorrectedShampoo (SOAP) a
+ * task computes the eigenvectors Q_k of L_k, and V is kept in their bases:
+ *
+ *     V   <- beta2 V + (1 - beta2) (G rotated into the bases)^2
+ *     P   =  D rotated into the bases, over (V / c2)^e + epsilon, rotated out of them
+ *
+ * The other classes have no factors: P is D orthogonalized, its signs, or graft(D).
+ *
  * preconditioner_config=RootInvKLShampoo is Meta's KL-Shampoo (2026): the block of G that is contracted is multiplied
  * by the R of all dimensions but k before, and the R begin as the identity. It has no 1/n; `normalize` adds it.
  *
  * |X| is the norm of X. If biases are corrected, c1 = 1 - beta1^t and c2 = 1 - beta2^t, otherwise both are 1. t is the
  * number of the step, which the parameters of a step group count together. r is inv_root_override, or by default twice
- * the number of dimensions. All state begins at zero, the roots too.
+ * the number of dimensions. All state begins at zero, in 2024 the roots, too.
  *
  * graft(D) is the direction of a first-order optimizer, the graft: see graft.h. It has second moments of its own in the
  * state. partition.h merges dimensions, and defines the blocks and their order.
@@ -30,17 +40,11 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "block_products.h"
 #include "hyperball.h"
-#include "kernels.h"
-#include "linalg.h"
 #include "partition.h"
-#include "root.h"
-#include "root_types.h"
+#include "polar.h"
 
 /* 2^53 - 1, the largest count of steps that may be configured: every whole number up to it is exact in a double */
 #define LARGEST_COUNT 9007199254740991.0
@@ -126,12 +130,14 @@ static const pd_hyper shampoo_hypers[] = {
                             "type of the arithmetic of a step", false },
     [PROTECTED_EIGH] = { "use_protected_eigh", PD_FLAG, 1, 0, 1, NULL,
                          "retry a failed root in float64, then keep the last good root; no: the step fails", true },
-    [ROOT_METHOD] = { "root_inverse_method", PD_CHOICE, ROOT_EIGEN, 0, 0, "eigen|newton|higher_order|tracked",
-                      "method that computes roots; upstream has no tracked", false },
-    [ROOT_TOLERANCE] = { "root_inverse_tolerance", PD_REAL, 1e-6, 0, INFINITY, NULL,
-                         "newton, higher_order: the iteration ends when its error is at most this", true },
-    [ROOT_ITERATIONS] = { "root_inverse_max_iterations", PD_INT, 100, 1, LARGEST_INT, NULL,
-                          "newton, higher_order: largest number of iterations", true },
+    [ROOT_METHOD] = { "root_inverse_method", PD_CHOICE, ROOT_EIGEN, 0, 0, "eigen|newton|higher_order|tracked|qr",
+                      "method that computes roots; upstream has no tracked; qr: by eigenvectors from QR iterations",
+                      false },
+    [ROOT_TOLERANCE] = { "root_inverse_tolerance", PD_REAL, -1, -1, INFINITY, "default",
+                         "the iteration ends when its error is at most this; default: newton, higher_order 1e-6, qr 0",
+                         true },
+    [ROOT_ITERATIONS] = { "root_inverse_max_iterations", PD_INT, 0, 0, LARGEST_INT, "default",
+                          "largest number of iterations; default: newton, higher_order 100, qr 1", true },
     [ROOT_ITERATION_ORDER] = { "root_inverse_order", PD_INT, 2, 2, 32, NULL,
                                "higher_order: order of the iteration; 2 is Newton's", true },
     [TRAINERS] = { "num_trainers_per_group", PD_INT, -1, -1, LARGEST_INT, NULL,
@@ -150,9 +156,11 @@ static const pd_hyper shampoo_hypers[] = {
                      false },
     [ROOT_RETRIES] = { "root_retries", PD_INT, 0, 0, 6, NULL,
                        "number of retries of a failed root, with larger epsilons", true },
-    [PRECONDITIONER] = { "preconditioner_config", PD_CHOICE, 0, 0, 0, "RootInvShampoo|RootInvKLShampoo",
-                         "factors of the gradient; or of the gradient whitened by the other roots (Meta's KL-Shampoo, "
-                         "2026)",
+    [PRECONDITIONER] = { "preconditioner_config", PD_CHOICE, 0, 0, 0,
+                         "RootInvShampoo|RootInvKLShampoo|EigendecomposedShampoo|EigendecomposedKLShampoo|"
+                         "EigenvalueCorrectedShampoo|SpectralDescent|SignDescent|SGD|AdaGrad|RMSprop|Adam",
+                         "how a direction is made: by roots; KL: of the whitened gradient's factors; "
+                         "EigenvalueCorrected: SOAP; SGD to Adam: as grafts do",
                          false },
     [NORMALIZE] = { "preconditioner_config.normalize", PD_FLAG, 0, 0, 1, NULL,
                     "divide each factor's new term by the size of the other dimensions, as KL-Shampoo's paper does; "
@@ -160,183 +168,50 @@ static const pd_hyper shampoo_hypers[] = {
                     false },
     [TRACE_EXPONENT] = { "preconditioner_config.trace_scaling_exponent", PD_REAL, 0, 0, 10, NULL,
                          "divide a factor by this power of its trace before its root is computed", false },
+    [SEMANTICS] = { "semantics", PD_CHOICE, RELEASE_2024, 0, 0, "2024|2026",
+                    "release of Meta's program: July 2024 (the default until paramd 1.0) or August 2026; their numbers "
+                    "differ",
+                    false },
+    [EXPONENTS] = { "inverse_exponent_override", PD_TEXT, 0, 0, 0, NULL,
+                    "2026: exponents of roots by number of dimensions, such as [1:0.5,2:[0:0.4,1:0]]; 0: no factor; "
+                    "others 1/(2 dimensions)",
+                    false },
+    [IGNORED_DIMS] = { "ignored_basis_change_dims", PD_TEXT, 0, 0, 0, NULL,
+                       "EigenvalueCorrected: dimensions without factor by number of dimensions, such as [1:0,2:[0,1]]",
+                       false },
+    [DROP_WEIGHT] = { "drop_weighting_factor_on_gsquare", PD_FLAG, 0, 0, 1, NULL,
+                      "2026: new terms of factors have the weight 1, not 1 - betas[1], and no bias is corrected",
+                      false },
+    [DECAY_TYPE] = { "weight_decay_type", PD_CHOICE, DECAY_DEFAULT, 0, 0, "default|L2|DECOUPLED|CORRECTED|INDEPENDENT",
+                     "2026: CORRECTED: times lr / peak_lr, INDEPENDENT: over peak_lr; default: by "
+                     "use_decoupled_weight_decay",
+                     false },
+    [PEAK_LR] = { "peak_lr", PD_REAL, 0, 0, INFINITY, "default",
+                  "rate of which CORRECTED and INDEPENDENT decay is a share; default: the rule's lr", false },
+    [DEFICIENT] = { "rank_deficient_stability_config", PD_CHOICE, PERTURB_BEFORE, 0, 0,
+                    "Perturbation|PerturbationAfter|PseudoInverse",
+                    "2026: epsilon is added before or after the decomposition, with the same result up to rounding; or "
+                    "a pseudo-inverse",
+                    false },
+    [RANK_ATOL] = { "rank_deficient_stability_config.rank_atol", PD_REAL, 0, 0, INFINITY, NULL,
+                    "PseudoInverse: eigenvalues up to this number count as 0", false },
+    [RANK_RTOL] = { "rank_deficient_stability_config.rank_rtol", PD_REAL, 0, -1, 1, "default",
+                    "PseudoInverse: or up to this share of the largest one; default: 2^-23 times the side", false },
+    [TARGET_DIMS] = { "target_parameter_dimensionality", PD_INT, 1, 0, LARGEST_INT, "inf",
+                      "2026: dimensions are merged, from the last one on, until so many are left; inf: none are merged",
+                      false },
+    [TRAIN_COEFF] = { "iterate_averaging_config.train_interp_coeff", PD_REAL, 0, 0, 1, "none",
+                      "2026: share of the averaged weights, which are evaluated, in those at which gradients are taken "
+                      "(GeneralizedPrimalAveraging, ScheduleFree: 0.8 upstream); none: no averages",
+                      false },
+    [EVAL_COEFF] = { "iterate_averaging_config.eval_interp_coeff", PD_REAL, 0.9, -1, 1, "schedule_free",
+                     "decay of the averaged weights; schedule_free: the average over all steps, by the squares of "
+                     "their "
+                     "rates",
+                     false },
     [HYPERBALL] = PD_HYPER_HYPERBALL,
     { .name = NULL },
 };
-
-enum { TEXT = 40 };
-
-/* Writes a number as Python prints it, for instance 0.0, 1.0001 or 1e-08. Returns `text`. */
-static const char *python(double value, char *text)
-{
-    double size = fabs(value);
-    bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
-
-    for (int digits = plain ? 1 : 0; digits < 18; digits++) {
-        snprintf(text, TEXT, plain ? "%.*f" : "%.*e", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    return text;
-}
-
-/* Fills an error with a text that contains one number. Returns PD_INVALID_ARGUMENT. */
-static int refuse(pd_error *err, const char *before, double value, const char *after)
-{
-    char text[TEXT];
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s%s%s", before, python(value, text), after);
-}
-
-static int refuse_whole(pd_error *err, const char *before, double value, const char *after)
-{
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s%.0f%s", before, value, after);
-}
-
-/* Checks the ranges of rates and decay factors. An error that Meta's implementation also raises has the same text as
- * there, so that users find Meta's documentation when they search for it. */
-static int check_rates(const double *h, pd_error *err)
-{
-    if (!(h[LR] >= 0)) return refuse(err, "Invalid learning rate: ", h[LR], ". Must be >= 0.0.");
-    if (!(h[BETA1] >= 0 && h[BETA1] < 1))
-        return refuse(err, "Invalid beta parameter at index 0: ", h[BETA1], ". Must be in [0.0, 1.0).");
-    if (!(h[BETA2] > 0 && h[BETA2] <= 1))
-        return refuse(err, "Invalid beta parameter at index 1: ", h[BETA2], ". Must be in (0.0, 1.0].");
-    if (h[BETA3] != -1 && !(h[BETA3] >= 0 && h[BETA3] < 1))
-        return refuse(err, "Invalid beta3 parameter: ", h[BETA3], ". Must be in [0.0, 1.0).");
-    if (!(h[EPSILON] > 0)) return refuse(err, "Invalid epsilon value: ", h[EPSILON], ". Must be > 0.0.");
-    if (!(h[MOMENTUM] >= 0 && h[MOMENTUM] < 1))
-        return refuse(err, "Invalid momentum parameter: ", h[MOMENTUM], ". Must be [0.0, 1.0).");
-    if (!(h[DAMPENING] >= 0 && h[DAMPENING] < 1))
-        return refuse(err, "Invalid dampening parameter: ", h[DAMPENING], ". Must be [0.0, 1.0).");
-    if (!(h[WEIGHT_DECAY] >= 0))
-        return refuse(err, "Invalid weight_decay value: ", h[WEIGHT_DECAY], ". Must be >= 0.0.");
-    return PD_OK;
-}
-
-static int check_grafting(const double *h, pd_error *err)
-{
-    bool averages = h[GRAFTING] == GRAFT_RMSPROP || h[GRAFTING] == GRAFT_ADAM;
-
-    if (averages && isfinite(h[GRAFTING_BETA2]) && !(h[GRAFTING_BETA2] > 0 && h[GRAFTING_BETA2] <= 1))
-        return refuse(err, "Invalid grafting beta2 parameter: ", h[GRAFTING_BETA2], ". Must be in (0.0, 1.0].");
-    if (pd_shampoo_graft_has_moment(h) && isfinite(h[GRAFTING_EPSILON]) && !(h[GRAFTING_EPSILON] > 0))
-        return refuse(err, "Invalid epsilon value: ", h[GRAFTING_EPSILON], ". Must be > 0.0.");
-    return PD_OK;
-}
-
-/* Fills the error about a negative entry of the hyperparameter inv_root_override. The text shows one number if all
- * entries are equal, otherwise the list as given. */
-static int refuse_override(const double *override, pd_error *err)
-{
-    char list[256] = "";
-    int n = ROOT_ORDERS, used = 0, same = 1;
-
-    while (same < ROOT_ORDERS && override[same] == override[0]) same++;
-    if (same == ROOT_ORDERS) return refuse_whole(err, "Invalid exponent override: ", override[0], ". Must be >= 0.");
-    while (override[n - 1] == 0) n--;
-    for (int i = 0; i < n; i++)
-        used += snprintf(list + used, sizeof list - (size_t)used, "%s%.0f", i > 0 ? ", " : "", override[i]);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "Invalid exponent override list: [%s]. All values must be >= 0.", list);
-}
-
-static int check_preconditioning(const double *h, pd_error *err)
-{
-    if (h[MAX_DIM] < 1)
-        return refuse_whole(err, "Invalid max preconditioner dimension: ", h[MAX_DIM], ". Must be >= 1.");
-    if (h[FREQUENCY] < 1) return refuse_whole(err, "Invalid precondition frequency: ", h[FREQUENCY], ". Must be >= 1.");
-    if (h[START_STEP] < -1)
-        return refuse_whole(err, "Invalid start preconditioning step: ", h[START_STEP], ". Must be >= -1.");
-    if (h[START_STEP] >= 0 && h[START_STEP] < h[FREQUENCY])
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Invalid start_preconditioning_step value: %.0f. Must be >= precondition_frequency=%.0f.",
-                       h[START_STEP], h[FREQUENCY]);
-    for (int i = 0; i < ROOT_ORDERS; i++)
-        if (h[ROOT_OVERRIDE + i] < 0) return refuse_override(h + ROOT_OVERRIDE, err);
-    return PD_OK;
-}
-
-static bool has_precision(const double *h)
-{
-    bool given = h[PRECISION] != 0;
-
-    for (int i = FACTOR_DTYPE; i <= COMPUTATION_DTYPE; i++) given |= h[i] != STORE_FLOAT32;
-    return given;
-}
-
-static int check_execution(const double *h, pd_error *err)
-{
-    if (h[PRECONDITIONER_DTYPE] != OLD_NONE && has_precision(h))
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Both preconditioner_dtype and precision_config are provided. "
-                       "Please use only precision_config as preconditioner_dtype is deprecated.");
-    if (h[PYTORCH_COMPILE] != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "Backend does NOT support Pytorch 2.0 compile. Switch to use_pytorch_compile=False.");
-    if (h[TRAINERS] != -1 && h[TRAINERS] < 1)
-        return refuse_whole(err, "Invalid number of trainers per group: ", h[TRAINERS],
-                            ". Must be at least 1 or set to -1.");
-    if ((h[ROOT_METHOD] == ROOT_NEWTON || h[ROOT_METHOD] == ROOT_HIGHER_ORDER) && h[EXPONENT_MULTIPLIER] != 1)
-        return refuse(err,
-                      "exponent_multiplier of shampoo must be 1 with this root_inverse_method, which computes only "
-                      "plain roots: got ",
-                      h[EXPONENT_MULTIPLIER], "; use eigen or tracked");
-    if (h[ROOT_DELAY] > h[FREQUENCY])
-        return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "root_delay of shampoo: expected at most precondition_frequency, %.0f, got %.0f", h[FREQUENCY],
-                       h[ROOT_DELAY]);
-    return PD_OK;
-}
-
-/* Refuses a step in which beta1 or momentum changes between 0 and another value: the optimizer state has a tensor for
- * each of them only if it was not 0 when the parameter was declared. */
-static int check_state(const double *declared, const double *h, pd_error *err)
-{
-    static const struct {
-        int index;
-        const char *name;
-    } all[] = { { BETA1, "betas[0]" }, { MOMENTUM, "momentum" } };
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if ((declared[all[i].index] != 0) != (h[all[i].index] != 0))
-            return pd_fail(err, PD_INVALID_ARGUMENT,
-                           "shampoo: %s cannot change from %g to %g while the job runs: only between values above 0",
-                           all[i].name, declared[all[i].index], h[all[i].index]);
-    return PD_OK;
-}
-
-static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
-{
-    const double *h = now->value;
-    int rc = check_rates(h, err);
-
-    if (rc == PD_OK) rc = check_preconditioning(h, err);
-    if (rc == PD_OK) rc = check_grafting(h, err);
-    if (rc == PD_OK) rc = check_execution(h, err);
-    return rc == PD_OK ? check_state(declared->value, h, err) : rc;
-}
-
-static const char *shampoo_warning(const pd_hypers *declared)
-{
-    const double *h = declared->value;
-    bool overrides = false;
-
-    for (int i = 0; i < ROOT_ORDERS; i++) overrides |= h[ROOT_OVERRIDE + i] > 0;
-    if (overrides && h[EXPONENT_MULTIPLIER] != 1)
-        return "inv_root_override and exponent_multiplier both change the exponent of the inverse roots; upstream "
-               "advises one of them";
-    if (h[PRECONDITIONER] == PRECONDITION_KL && h[ROOT_OVERRIDE + 2] == 2 && h[NORMALIZE] == 0 &&
-        h[TRACE_EXPONENT] == 0)
-        return "RootInvKLShampoo with inv_root_override 2: one factor of a block that is not square grows without end, "
-               "and the other shrinks until epsilon stops it; set preconditioner_config.normalize=yes";
-    if (h[NESTEROV] != 0 && h[MOMENTUM] == 0) return "use_nesterov has no effect without momentum";
-    return NULL;
-}
-
-static int root_order(const pd_plan *plan, const double *h)
-{
-    double override = h[ROOT_OVERRIDE + plan->shape.rank];
-
-    return override > 0 ? (int) override : 2 * plan->shape.rank;
-}
 
 static pd_storage storage_of(double dtype)
 {
@@ -346,6 +221,8 @@ static pd_storage storage_of(double dtype)
                                            [STORE_FLOAT64] = PD_STORE_F64 };
     return storages[(int)dtype];
 }
+
+#define VECTORS_NAME "factor_matrices_eigenvectors"
 
 static int plan_whole(pd_plan *plan, const pd_shape *shape, const double *h)
 {
@@ -359,57 +236,75 @@ static int plan_whole(pd_plan *plan, const pd_shape *shape, const double *h)
     pd_slot_spec moment = {
         .name = "grafting_second_moment", .number = -1, .shape = *shape, .storage = storage_of(h[GRAFTING_DTYPE])
     };
+    pd_slot_spec corrected = { .name = "corrected_eigenvalues", .number = -1, .shape = *shape };
+
+    pd_slot_spec apart = { .name = "z_minus_y", .number = -1, .shape = *shape };
 
     if (slots.filtered_grad >= 0 && pd_plan_slot(plan, &filtered) < 0) return PD_NO_MEMORY;
     if (slots.momentum >= 0 && pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
     if (slots.second_moment >= 0 && pd_plan_slot(plan, &moment) < 0) return PD_NO_MEMORY;
+    if (slots.corrected >= 0 && pd_plan_slot(plan, &corrected) < 0) return PD_NO_MEMORY;
+    if (slots.apart >= 0 && pd_plan_slot(plan, &apart) < 0) return PD_NO_MEMORY;
     return PD_OK;
 }
 
-static pd_root_method method_of(const double *h)
+/* Adds the two numbers of an average over all steps, in float64: the weight of a step may be a millionth of their sum.
+ * k begins with the number of steps before the job's first one, or a little more where float32 lacks it. */
+static int plan_sum(pd_plan *plan, int64_t start, const double *h)
 {
-    return h[ROOT_METHOD] == ROOT_NEWTON         ? PD_ROOT_COUPLED
-           : h[ROOT_METHOD] == ROOT_HIGHER_ORDER ? PD_ROOT_HIGHER_ORDER
-           : h[ROOT_METHOD] == ROOT_TRACKED      ? PD_ROOT_TRACKED
-           : pd_shampoo_factors_are_wide(h)      ? PD_ROOT_EIGH64
-                                                 : PD_ROOT_EIGH;
+    shampoo_layout slots = pd_shampoo_layout(h);
+    float k = (float)start;
+    int rc;
+
+    if (slots.sum < 0) return PD_OK;
+    if ((double)k < (double)start) k = nextafterf(k, INFINITY);
+    rc = pd_plan_number(plan, "weight_sum", 0);
+    if (rc == PD_OK) rc = pd_plan_number(plan, "k", k);
+    for (size_t i = (size_t)slots.sum; rc == PD_OK && i < plan->n_slots; i++) plan->slots[i].storage = PD_STORE_F64;
+    return rc;
 }
 
-static bool is_retried(const double *h)
+/* Adds the slots and the task of the factor of dimension d of a block. */
+static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_layout *slots, int64_t block, int d,
+                       const double *h)
 {
-    return h[ROOT_RETRIES] > 0 || (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN);
-}
-
-static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_layout *slots, int64_t k, const double *h)
-{
-    int64_t side = pd_statistics_side(plan, k);
-    int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, (int)(k % plan->shape.rank));
-    pd_slot_spec matrix = { .number = (int)(k % plan->shape.rank),
+    const shampoo_own *own = plan->own;
+    int64_t side = plan->blocks[block].size[d];
+    int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, d);
+    pd_slot_spec matrix = { .number = own->place[d],
                             .shape = { .rank = 2, .dim = { side, side } },
-                            .block = (int)(k / plan->shape.rank),
+                            .block = (int)block,
                             .of_block = true,
                             .follows_known = from >= 0,
                             .follows = { from, from } };
     pd_slot_spec factor = matrix, inverse = matrix, basis = matrix;
-    pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
+    pd_task_spec task = pd_shampoo_task_spec(plan, slots, block, d, h);
 
     factor.name = "factor_matrices";
     factor.symmetric = true;
     factor.storage = pd_shampoo_factors_are_wide(h) ? PD_STORE_F64 : storage_of(h[FACTOR_DTYPE]);
-    inverse.name = "inv_factor_matrices";
-    inverse.identity = h[PRECONDITIONER] == PRECONDITION_KL;
+    inverse.name = pd_shampoo_is_corrected(h) ? VECTORS_NAME : "inv_factor_matrices";
+    inverse.identity = pd_shampoo_begins_with_identity(h);
     inverse.fill = inverse.identity ? 1 : 0;
     inverse.storage = storage_of(h[INVERSE_DTYPE]);
-    basis.name = "eigenbasis";
-    task.input[0] = pd_shampoo_slot(slots, k, FACTOR);
-    task.output[0] = pd_shampoo_slot(slots, k, INVERSE);
-    task.input[1] = task.output[1] = pd_shampoo_slot(slots, k, BASIS);
-    task.exponent = root_order(plan, h);
-    task.cost = pd_root_flops(method_of(h), side, root_order(plan, h));
-    task.scratch = pd_root_scratch(method_of(h), is_retried(h), side, root_order(plan, h));
+    basis.name = h[ROOT_METHOD] == ROOT_QR ? VECTORS_NAME : "eigenbasis";
+    basis.identity = h[ROOT_METHOD] == ROOT_QR;
+    basis.fill = basis.identity ? 1 : 0;
     if (pd_plan_slot(plan, &factor) < 0 || pd_plan_slot(plan, &inverse) < 0) return PD_NO_MEMORY;
     if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static int plan_factors(pd_plan *plan, const pd_shape *declared, const double *h)
+{
+    const shampoo_own *own = plan->own;
+    shampoo_layout slots = pd_shampoo_layout(h);
+    int rc = PD_OK;
+
+    for (size_t b = 0; b < plan->n_blocks; b++)
+        for (int d = 0; rc == PD_OK && d < plan->shape.rank; d++)
+            if (own->place[d] >= 0) rc = plan_factor(plan, declared, &slots, (int64_t)b, d, h);
+    return rc;
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -417,34 +312,39 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Returns the operations of a step for each element of a block and each of its indices along dimension d, which has a
+ * factor: 1 for the factor, and 2 for the direction (a whole product). KL-Shampoo has another product for each of the
+ * other dimensions. Corrected eigenvalues take two more: gradient and direction are rotated, and the direction back. */
+static double products_of(const pd_plan *plan, const double *h)
+{
+    const shampoo_own *own = plan->own;
+
+    if (pd_shampoo_is_corrected(h)) return 1 + 3 * 2;
+    return 1 + 2 + (pd_shampoo_is_kl(h) ? 2.0 * (own->n_factored - 1) : 0);
+}
+
 /* Sets the plan's scratch memory to the most that any block needs, and adds up the floating-point operations of a step.
  * All blocks are checked, since the largest one may need less than a smaller one: a large block may be used where it
  * lies in the tensor, while a smaller one is copied. */
 static void plan_work(pd_plan *plan, const double *h)
 {
+    const shampoo_own *own = plan->own;
+
     for (size_t b = 0; b < plan->n_blocks; b++) {
         const pd_block *block = &plan->blocks[b];
         shampoo_scratch parts = pd_shampoo_scratch(plan, block, h);
         int64_t floats = parts.gradient + parts.filtered + parts.direction + parts.products + parts.whitened;
-        double whitens = h[PRECONDITIONER] == PRECONDITION_KL ? 2.0 * (plan->shape.rank - 1) : 0;
         plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
-        plan->large_products = plan->large_products || pd_block_is_large(block, plan->shape.rank);
-        /* Operations for each element of the block and each dimension d: as many as the block has indices in d for the
-         * factor, and twice as many for the direction (a whole product). KL-Shampoo has another product for each of the
-         * other dimensions. */
+        plan->large_products =
+            plan->large_products || (own->n_factored > 0 && pd_block_is_large(block, plan->shape.rank));
         for (int d = 0; d < plan->shape.rank; d++)
-            plan->flops +=
-                (3.0 + whitens) * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
+            if (own->place[d] >= 0)
+                plan->flops +=
+                    products_of(plan, h) * (double)pd_block_elements(block, plan->shape.rank) * (double)block->size[d];
+        if (h[PRECONDITIONER] != PRECONDITION_SPECTRAL) continue;
+        plan->flops += pd_polar_flops(block->size[0], block->size[1], PD_SHAMPOO_POLAR_STEPS);
+        plan->large_products = plan->large_products || pd_polar_is_large(block->size[0], block->size[1]);
     }
-}
-
-/* Returns the shape that is cut into blocks: the parameter's shape, with small dimensions merged if use_merge_dims is
- * on. A scalar becomes a vector of one element. */
-static pd_shape cut_shape(const pd_shape *shape, const double *h)
-{
-    pd_shape merged = h[MERGE_DIMS] != 0 ? pd_shape_merged(shape, (int64_t)h[MAX_DIM]) : *shape;
-
-    return merged.rank > 0 ? merged : (pd_shape){ .rank = 1, .dim = { 1 } };
 }
 
 int pd_group_size(int *size, int64_t trainers, int world, pd_error *err)
@@ -466,169 +366,27 @@ int pd_group_size(int *size, int64_t trainers, int world, pd_error *err)
 static int shampoo_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
-    shampoo_layout slots = pd_shampoo_layout(h);
     int rc, ranks;
 
     (void)stats;
     if (declaration->world > 0 && (rc = pd_group_size(&ranks, (int64_t)h[TRAINERS], declaration->world, err)) != PD_OK)
         return rc;
     plan->root_delay = h[ROOT_DELAY] < 0 ? PD_ROOT_READY : (int)fmin(h[ROOT_DELAY], 1 << 30);
-    if (declaration->shape.rank == 0 && h[MERGE_DIMS] == 0)
+    if (declaration->shape.rank == 0 && (h[MERGE_DIMS] == 0 || h[TARGET_DIMS] == 0))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "shampoo needs at least one dimension while use_merge_dims is off: declare the parameter with "
                        "shape 1, or set use_merge_dims");
     if (plan->elements == 0) return PD_OK;
-    plan->shape = cut_shape(&declaration->shape, h);
+    plan->shape = pd_shampoo_cut_shape(&declaration->shape, h);
     if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[MAX_DIM], "max_preconditioner_dim", err)) != PD_OK)
         return rc;
     if ((rc = pd_plan_blocks(plan, (int64_t)h[MAX_DIM])) != PD_OK) return rc;
+    if ((rc = pd_shampoo_fill_own(plan, declaration, err)) != PD_OK) return rc;
     if ((rc = plan_whole(plan, &declaration->shape, h)) != PD_OK) return rc;
-    for (int64_t k = 0; k < pd_statistics_count(plan); k++)
-        if ((rc = plan_factor(plan, &declaration->shape, &slots, k, h)) != PD_OK) return rc;
+    if ((rc = plan_sum(plan, declaration->start_step, h)) != PD_OK) return rc;
+    if ((rc = plan_factors(plan, &declaration->shape, h)) != PD_OK) return rc;
     plan_work(plan, h);
     return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
-}
-
-/* Why a task gives no root: the root is not finite (NOT_FINITE), or the method failed (FAILED). */
-enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
-
-static pd_root_want want_of(const pd_task_view *task)
-{
-    static const pd_root_method methods[] = { [ROOT_EIGEN] = PD_ROOT_EIGH,
-                                              [ROOT_NEWTON] = PD_ROOT_COUPLED,
-                                              [ROOT_HIGHER_ORDER] = PD_ROOT_HIGHER_ORDER,
-                                              [ROOT_TRACKED] = PD_ROOT_TRACKED };
-    const double *h = task->hyper;
-    int p = root_order(task->plan, h);
-
-    return (pd_root_want){ .method = methods[(int)h[ROOT_METHOD]],
-                           .p = p,
-                           .exponent = h[EXPONENT_MULTIPLIER] / p,
-                           .epsilon = h[EPSILON],
-                           .ridge = PD_RIDGE_SHIFTED,
-                           .most_error = INFINITY,
-                           .retries =
-                               (int)h[ROOT_RETRIES] + (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN ? 1 : 0),
-                           .q = 1,
-                           .tolerance = h[ROOT_TOLERANCE],
-                           .iterations = (int)h[ROOT_ITERATIONS],
-                           .order = (int)h[ROOT_ITERATION_ORDER] };
-}
-
-/* Returns why a factor has no root: it has a NaN (PD_UNFIT_NAN), or infinities but no NaN (PD_UNFIT_INF). PD_FIT: it is
- * finite. A finite factor, the usual case, costs one fast scan. */
-static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
-{
-    pd_unfit unfit = PD_FIT;
-
-    if (wide != NULL ? pd_all_finite_f64(wide, n) : pd_all_finite(A, PD_F32, n)) return PD_FIT;
-    for (int64_t i = 0; i < n; i++) {
-        double a = wide != NULL ? wide[i] : (double)A[i];
-        if (isnan(a)) return PD_UNFIT_NAN;
-        if (isinf(a)) unfit = PD_UNFIT_INF;
-    }
-    return unfit;
-}
-
-/* Divides a factor by a power of its trace, in place. */
-static void scale_by_trace(float *A, double *wide, int64_t side, const double *h)
-{
-    double trace = 0, by;
-
-    for (int64_t i = 0; i < side; i++) trace += wide != NULL ? wide[i * side + i] : (double)A[i * side + i];
-    by = pow(fmax(trace, h[EPSILON]), -h[TRACE_EXPONENT]);
-    for (int64_t i = 0; i < side * side; i++) {
-        if (wide != NULL)
-            wide[i] *= by;
-        else
-            A[i] *= (float)by;
-    }
-}
-
-/* Divides a factor by its bias correction, in place, and by a power of its trace if that is wanted. */
-static void correct(const pd_task_view *task, float *A, double *wide, int64_t side)
-{
-    const double *h = task->hyper;
-    int64_t n = side * side;
-    float correction = h[BIAS_CORRECTION] != 0 && h[BETA2] < 1 ? pd_shampoo_correction(h[BETA2], task->count) : 1.0f;
-
-    for (int64_t i = 0; i < n; i++) {
-        if (wide != NULL)
-            wide[i] /= (double)correction;
-        else
-            A[i] /= correction;
-    }
-    if (h[TRACE_EXPONENT] != 0) scale_by_trace(A, wide, side, h);
-}
-
-/* Computes the inverse root of a factor. A float64 factor is rounded to float32 first, unless the method is
- * eigendecomposition. */
-static int root_of(const pd_task_view *task, float *A, double *wide, int64_t side, pd_root_report *report)
-{
-    pd_root_want want = want_of(task);
-    pd_mat X = pd_mat_dense(task->output[0], side, side), Q = { 0 };
-
-    if (wide != NULL && want.method == PD_ROOT_EIGH) return pd_root_wide(X, wide, &want, report);
-    for (int64_t i = 0; wide != NULL && i < side * side; i++) A[i] = (float)wide[i];
-    if (want.method == PD_ROOT_TRACKED) {
-        Q = pd_mat_dense(task->output[1], side, side);
-        for (int64_t i = 0; i < side * side; i++) Q.at[i] = task->input[1][i];
-    }
-    return pd_root(X, Q, pd_mat_dense(A, side, side), &want, report);
-}
-
-static int shampoo_task(pd_task_view *task)
-{
-    int64_t side = pd_statistics_side(task->plan, task->spec->block), n = side * side;
-    double *wide = pd_shampoo_factors_are_wide(task->hyper) ? (double *)(void *)task->input[0] : NULL;
-    pd_root_report report = { 0 };
-    int rc;
-
-    correct(task, task->input[0], wide, side);
-    if ((task->unfit = unfit_of(task->input[0], wide, n)) != PD_FIT) {
-        task->error = NAN;
-        return PD_INVALID_ARGUMENT;
-    }
-    /* A method that fails may leave the output unwritten, so the output is set to zeros first. */
-    for (int64_t i = 0; i < n; i++) task->output[0][i] = 0;
-    rc = root_of(task, task->input[0], wide, side, &report);
-    task->error = rc == PD_OUT_OF_RANGE ? NAN : report.error;
-    task->condition = report.condition;
-    if (rc != PD_OUT_OF_RANGE) return rc;
-    if (task->hyper[ROOT_METHOD] == ROOT_HIGHER_ORDER) return FAILED;
-    return pd_all_finite(task->output[0], PD_F32, n) ? FAILED : NOT_FINITE;
-}
-
-/* Makes the step fail because a root failed, if the original implementation raises an exception in this case. If the
- * original only warns, the step continues with the last good root. */
-static int shampoo_refusal(const pd_task_view *task, pd_error *err)
-{
-    int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;
-
-    if (task->unfit == PD_UNFIT_NAN)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "Encountered nan values in bias-corrected factor matrix block_%d.%d! To mitigate, check if nan "
-                       "inputs are being "
-                       "passed into the network or nan gradients are being passed to the optimizer.",
-                       block, dim);
-    if (task->unfit == PD_UNFIT_INF)
-        return pd_fail(
-            err, PD_FAILED_PRECONDITION,
-            "Encountered inf values in bias-corrected factor matrix block_%d.%d! In some cases, this may be due to "
-            "divergence of the algorithm. To mitigate, try decreasing the learning rate or increasing grafting "
-            "epsilon.",
-            block, dim);
-    if (task->status == NOT_FINITE)
-        return pd_fail(
-            err, PD_FAILED_PRECONDITION,
-            "Encountered nan or inf values in inverse factor matrix block_%d.%d! To mitigate, try increasing epsilon, "
-            "starting later (start_preconditioning_step), or preconditioner_dtype=float64.",
-            block, dim);
-    if (task->status != PD_OK && task->hyper[PROTECTED_EIGH] == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION,
-                       "the inverse root of factor matrix block_%d.%d failed, and use_protected_eigh is off", block,
-                       dim);
-    return PD_OK;
 }
 
 /* Returns the type communication_dtype, to which a step rounds the changes of the weights: so the changes are exact in
@@ -645,27 +403,38 @@ static pd_dtype shampoo_update_dtype(const double *h)
 /* Blocks share nothing, not even the norms of grafting, so a parameter may be cut where its blocks are. */
 static int64_t shampoo_grain(const pd_plan *plan)
 {
-    return plan->n_blocks > 0 ? plan->blocks[0].size[0] : 0;
+    return plan->n_blocks > 0 && ((const shampoo_own *)plan->own)->may_be_cut ? plan->blocks[0].size[0] : 0;
+}
+
+/* The program of 2026 counts all calls of its step, and that of 2024 those in which some parameter has a gradient. */
+static bool shampoo_counts_empty(const double *h)
+{
+    return h[SEMANTICS] == RELEASE_2026;
 }
 
 const pd_optimizer_ops pd_shampoo = {
     .name   = "shampoo",
     .about  = "Meta's PyTorch Distributed Shampoo",
     .hypers = shampoo_hypers,
-    .check  = shampoo_check,
+    .check  = pd_shampoo_check,
     .words_ranges = true,
-    .warning = shampoo_warning,
+    .warning = pd_shampoo_warning,
     .plan   = shampoo_plan,
     .gradient_most = PD_PRODUCT_MOST,
     .phases = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },
         { .name = "step", .kind = PD_BLOCKS, .run = pd_shampoo_step },
+        { .name = "weigh", .kind = PD_WHOLE, .run = pd_shampoo_weigh, .skip = pd_shampoo_weighs_nothing },
     },
     .capture_phase = 1, .adopt_phase = 1,
+    .own_bytes = sizeof(shampoo_own),
     .due     = pd_shampoo_due,
-    .task    = shampoo_task,
-    .refusal = shampoo_refusal,
+    .task    = pd_shampoo_task,
+    .refusal = pd_shampoo_refusal,
     .counts_by_group = true,
+    .counts_empty = shampoo_counts_empty,
     .update_dtype = shampoo_update_dtype,
     .grain = shampoo_grain,
+    .readout = pd_shampoo_readout,
+    .reads_out = pd_shampoo_averages,
 };

@@ -14,6 +14,8 @@
  * adopts them before it uses them, which is upstream's order. Adoption turns M into the new basis and puts V into the
  * new order of the basis vectors.
  *
+ * With orthogonalize, N of a matrix is orthogonalized as muon does it (polar.h), and keeps its norm.
+ *
  * Dimensions above max_precond_dim have no factor, nor do vectors without precondition_1d. A parameter without any
  * factor is trained by Adam. Upstream has no blocks: block_size is ours. */
 #include "rotated.h"
@@ -23,7 +25,7 @@
 
 #include "hyperball.h"
 
-enum { MAX_DIM = PD_ROTATED_HYPERS, MERGE_DIMS, VECTORS, DATA_FORMAT, CORRECT_BIAS, HYPERBALL };
+enum { MAX_DIM = PD_ROTATED_HYPERS, MERGE_DIMS, VECTORS, DATA_FORMAT, CORRECT_BIAS, HYPERBALL, ORTHOGONAL };
 
 static const pd_hyper soap_hypers[] = {
     PD_ROTATED_TABLE(3e-3, 0.95, 0.95),
@@ -35,6 +37,7 @@ static const pd_hyper soap_hypers[] = {
                       "order of a kernel's dimensions for merge_dims; only channels_first", false },
     [CORRECT_BIAS] = { "correct_bias", PD_FLAG, 1, 0, 1, NULL, "correct the bias of the averages", true },
     [HYPERBALL] = PD_HYPER_HYPERBALL,
+    PD_ORTHOGONAL_TABLE(ORTHOGONAL),
     { .name = NULL },
 };
 
@@ -69,6 +72,7 @@ static int soap_plan(const pd_declaration *declaration, const double *stats, pd_
             if (((const pd_rotated *)plan->own)->place[d] >= 0)
                 plan->flops += 5.0 * (double)pd_block_elements(&plan->blocks[b], plan->shape.rank) *
                                (double)plan->blocks[b].size[d];
+    pd_rotated_plan_orthogonal(plan, h, ORTHOGONAL);
     return pd_hyperball_plan(plan, declaration, (pd_hyperball_use){ HYPERBALL, LR, WEIGHT_DECAY });
 }
 
@@ -112,8 +116,12 @@ const pd_optimizer_ops pd_soap = {
     .warning = soap_warning,
     .plan = soap_plan,
     .phases = { { .name = "rotate", .kind = PD_BLOCKS, .run = soap_rotate, .fold = { PD_FOLD_SUM } },
+                { .name = "orthogonalize",
+                  .kind = PD_WHOLE,
+                  .run = pd_rotated_orthogonalize,
+                  .skip = pd_rotated_leaves_direction },
                 { .name = "update", .kind = PD_RANGES, .run = soap_update } },
-    .capture_phase = 2,
+    .capture_phase = 3,
     .adopt_phase = 0,
     .own_bytes = sizeof(pd_rotated),
     .due = pd_rotated_due,

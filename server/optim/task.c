@@ -589,7 +589,9 @@ void pd_optim_adopt_early(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
 
-    if (optim->ops->adopt_phase > 0 || plan->root_delay != 1 || optim->memory.n_stored > 0) return;
+    bool adopts = optim->ops->adopt_phase == 0 || plan->adopts_first;
+
+    if (!adopts || plan->root_delay != 1 || optim->memory.n_stored > 0) return;
     for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) pending->due = true;
     pd_tasks_collect(optim);
     for (size_t i = 0; i < optim->tasks.n_work; i++) pd_tasks_adopt(optim, i);

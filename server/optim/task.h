@@ -71,7 +71,8 @@ void pd_tasks_collect(pd_optim *optim);
 /* Adopts tasks.work[i], unless the task failed. Any thread of a phase. */
 void pd_tasks_adopt(const pd_optim *optim, size_t i);
 /* Adopts the tasks that the next step would adopt before its first phase, if it comes: only for an optimizer that
- * adopts tasks before its phases (adopt_phase 0), with root_delay = 1 and without coded slots; does nothing for others.
+ * adopts tasks before its phases read what they write (adopt_phase 0, or adopts_first), with root_delay = 1 and without
+ * coded slots; does nothing for others.
  * All tasks must be back. Replays of recorded runs compare the state after this call: upstream programs refresh bases
  * at the end of a step. */
 void pd_optim_adopt_early(pd_optim *optim);

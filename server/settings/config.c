@@ -1,6 +1,7 @@
 /* config.c - the table of configuration keys: finds keys, reads and checks their values, and prints them. */
 #include "config.h"
 
+#include "cluster_urls.h"
 #include "cpu.h"
 #include "host.h"
 #include "notify.h"
@@ -150,7 +151,13 @@ static const pd_key keys[] = {
     { "server", "state_dir", PD_KEY_TEXT, AT(state_dir), "auto",
       .help = "directory for checkpoints of jobs, which survive a restart of the daemon; one daemon at a time uses it. "
               "auto: the first directory of $STATE_DIRECTORY, as systemd sets it, if there is one. Without a directory "
-              "(empty) there are no checkpoints" },
+              "(empty) there are no checkpoints. In a cluster with an engine, {shard} stands for the shard's number" },
+    { "server", "mirror", PD_KEY_TEXT, AT(mirror), "",
+      .help =
+          "second directory, best on another machine (NFS, or an object store that is mounted), to which checkpoints "
+          "and WALs are copied as they become durable; training never waits for it. paramctl mirror fetch makes a "
+          "state_dir from it, and so does a spare that takes a shard over; {shard} stands for the shard's number. "
+          "Without a directory (empty) there is none" },
     { "server", "insecure", PD_KEY_YES_NO, AT(insecure), "no",
       .help = "allow addresses that other machines can reach without credentials: set it only where the network keeps "
               "untrusted peers out. tls:// addresses whose clients have tokens or certificates need no such consent" },
@@ -207,6 +214,32 @@ static const pd_key keys[] = {
     { "tls", "tokens", PD_KEY_TEXT, AT(tls.tokens), "", .reload = true,
       .help = "file with the tokens of clients, a line for each as paramctl token new prints it, which only its owner "
               "and group may read" },
+    { "cluster", "engine", PD_KEY_TEXT, AT(cluster.engine), "",
+      .help = "members of the etcd cluster through which daemons find each other, separated by commas: "
+              "etcd://host:2379, or etcds://host:2379 with TLS. Empty: there is no engine, and workers are told all "
+              "daemons (PARAMD_URL)" },
+    { "cluster", "name", PD_KEY_TEXT, AT(cluster.name), "paramd",
+      .help = "name of this cluster in etcd, where its keys begin with /paramd/NAME/" },
+    { "cluster", "shard", PD_KEY_COUNT, AT(cluster.shard), "0", 0, PD_MAX_SHARDS - 1,
+      .help = "number of the shard that this daemon owns. If another daemon owns it, this one is a spare" },
+    { "cluster", "shards", PD_KEY_COUNT, AT(cluster.shards), "1", 1, PD_MAX_SHARDS,
+      .help = "number of shards of the cluster, the same for all its daemons; a spare learns it from the others" },
+    { "cluster", "spare", PD_KEY_YES_NO, AT(cluster.spare), "no",
+      .help = "this daemon owns no shard at first: it takes over one whose owner is gone, if it can get the shard's "
+              "state" },
+    { "cluster", "ttl", PD_KEY_TIME, AT(cluster.ttl), "10s", 1000, 10 * 60 * 1000,
+      .help = "how long a daemon counts as the owner of its shard after it was last heard of; a spare waits as long "
+              "before it takes a shard. Whole seconds" },
+    { "cluster", "advertise", PD_KEY_TEXT, AT(cluster.advertise), "",
+      .help = "address at which workers reach this daemon, such as tls://a.example:7070. Empty: the first address of "
+              "server.listen, which must then name an interface" },
+    { "cluster", "ca", PD_KEY_TEXT, AT(cluster.ca), "",
+      .help = "file with the certificates of the authorities that sign those of etcd, PEM; needed for etcds://" },
+    { "cluster", "cert", PD_KEY_TEXT, AT(cluster.cert), "",
+      .help = "file with this daemon's certificate for etcd, PEM, if etcd asks for one" },
+    { "cluster", "key", PD_KEY_TEXT, AT(cluster.key), "",
+      .help = "file with the key of that certificate, PEM, which only its owner and group may read. A path here may "
+              "begin with ${CREDENTIALS_DIRECTORY}" },
     { "http", "listen", PD_KEY_TEXT, AT(http_listen), "",
       .help =
           "addresses of the HTTP listener, separated by commas, written as in [server], for example 127.0.0.1:7072; "
@@ -260,6 +293,7 @@ enum { N_KEYS = sizeof keys / sizeof keys[0] };
 static const char *const section_help[][2] = {
     { "server", "Addresses, and how long the daemon waits for its peers." },
     { "tls", "Keys of tls:// addresses: tokens, or certificates, or both. SIGHUP reads the files again." },
+    { "cluster", "Several daemons that find each other through etcd, and spares that take over for lost ones." },
     { "http", "Over HTTP: metrics (/metrics), health (/healthz, /readyz), and the dashboard (/)." },
     { "limits", "Limits of memory. Sizes have binary units: 4096, 64k, 256MiB, 1G." },
     { "threads", "Threads, and the instructions that they use." },
@@ -492,6 +526,54 @@ static int resolve_state_dir(pd_config *config, pd_error *err)
     return rc;
 }
 
+/* Returns whether a path is that of a directory, or lies in it. */
+static bool lies_in(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    while (n > 1 && dir[n - 1] == '/') n--;
+    return strncmp(path, dir, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+static int check_mirror(const pd_config *config, pd_error *err)
+{
+    if (config->mirror[0] == '\0') return PD_OK;
+    if (config->state_dir[0] == '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.mirror = %.300s: expected server.state_dir, which is mirrored",
+                       config->mirror);
+    if (lies_in(config->mirror, config->state_dir) || lies_in(config->state_dir, config->mirror))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "server.mirror = %.300s: expected a directory outside of server.state_dir, %.300s, and the other "
+            "way round",
+            config->mirror, config->state_dir);
+    if (strstr(config->mirror, PD_SHARD_MARK) != NULL && strstr(config->state_dir, PD_SHARD_MARK) == NULL)
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "server.mirror = %.300s: {shard} is expected in server.state_dir, too: a spare may take one shard "
+            "after the other, and each needs a directory of its own",
+            config->mirror);
+    return PD_OK;
+}
+
+/* Checks that the shards of a cluster do not share a mirror: a spare could not tell whose state it has. */
+static int check_mirrors(const pd_config *config, pd_error *err)
+{
+    if (config->mirror[0] == '\0' || config->cluster.engine[0] == '\0' || config->cluster.shards == 1 ||
+        strstr(config->mirror, PD_SHARD_MARK) != NULL)
+        return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "server.mirror = %.300s: expected {shard} in it, for the number of the shard: the cluster has %llu",
+                   config->mirror, (unsigned long long)config->cluster.shards);
+}
+
+/* Checks that a path that has the number of the shard in it is given where there is one. */
+static int check_shard_mark(const pd_config *config, const char *key, const char *path, pd_error *err)
+{
+    if (strstr(path, PD_SHARD_MARK) == NULL || config->cluster.engine[0] != '\0') return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.300s: {shard} needs cluster.engine", key, path);
+}
+
 const char *pd_config_cpu(const pd_config *config)
 {
     return config->threads.cpu == 0 ? "auto" : pd_cpu_names[config->threads.cpu - 1];
@@ -525,6 +607,26 @@ static int check_listen(const pd_config *config, pd_error *err)
     return PD_OK;
 }
 
+static int check_cluster(const pd_config *config, pd_error *err)
+{
+    const pd_cluster_urls_from from = { config->cluster.advertise, config->listen, config->http_listen, 0, 0 };
+    const char *name = config->cluster.name;
+    pd_cluster_urls urls;
+
+    if (config->cluster.engine[0] == '\0') return PD_OK;
+    if (name[0] == '\0' || strlen(name) >= PD_CLUSTER_NAME ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] != '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "cluster.name = %.100s: expected 1 to %d letters, digits and the characters . _ -", name,
+                       PD_CLUSTER_NAME - 1);
+    if (config->cluster.shard >= config->cluster.shards)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "cluster.shard = %llu: must be less than cluster.shards, %llu",
+                       (unsigned long long)config->cluster.shard, (unsigned long long)config->cluster.shards);
+    if ((config->cluster.cert[0] == '\0') != (config->cluster.key[0] == '\0'))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "cluster.cert and cluster.key: expected both or none");
+    return pd_cluster_urls_make(&urls, &from, err);
+}
+
 int pd_config_check(pd_config *config, pd_error *err)
 {
     pd_error why;
@@ -549,7 +651,11 @@ int pd_config_check(pd_config *config, pd_error *err)
                        (unsigned long long)config->heartbeat_timeout, (unsigned long long)config->heartbeat_interval);
     if ((rc = pd_cpu_find(pd_config_cpu(config), &set, &why)) != PD_OK)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
-    if ((rc = check_listen(config, err)) != PD_OK) return rc;
+    if ((rc = check_shard_mark(config, "server.state_dir", config->state_dir, err)) != PD_OK ||
+        (rc = check_shard_mark(config, "server.mirror", config->mirror, err)) != PD_OK ||
+        (rc = check_mirror(config, err)) != PD_OK || (rc = check_mirrors(config, err)) != PD_OK ||
+        (rc = check_listen(config, err)) != PD_OK || (rc = check_cluster(config, err)) != PD_OK)
+        return rc;
     reach = (pd_reach){ .http = true, .open = config->insecure || config->http_token[0] != '\0' };
     return pd_reach_check_setting(&reach, config->http_listen, err);
 }

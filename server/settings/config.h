@@ -19,6 +19,7 @@
 
 #include <stdio.h>
 
+#define PD_SHARD_MARK "{shard}" /* in a path: stands for the number of the shard that this daemon owns */
 #define PD_KEY_NAME 64 /* most bytes of a key's long name, such as server_listen, with its terminating zero */
 
 typedef enum pd_key_type {
@@ -49,7 +50,7 @@ typedef struct pd_key {
 /* The values of all keys. A member of this struct has the name of its key, and a struct in it that of a section. */
 typedef struct pd_config {
     /* [server] */
-    char *listen, *port_file, *state_dir, *roles, *trace_file, *http_listen, *http_token, *slice;
+    char *listen, *port_file, *state_dir, *mirror, *roles, *trace_file, *http_listen, *http_token, *slice;
     bool insecure, shared_memory, input_exit;
     uint64_t max_connections, trace_bytes;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */
@@ -57,6 +58,11 @@ typedef struct pd_config {
     struct {
         char *certificate, *key, *client_ca, *crl, *tokens;
     } tls;
+    struct {
+        char *engine, *name, *advertise, *ca, *cert, *key;
+        uint64_t shard, shards, ttl; /* ttl: ms */
+        bool spare;
+    } cluster;
     struct {
         uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
             hello_bytes;

@@ -12,7 +12,8 @@ typedef enum pd_mode { PD_SERVE, PD_CHECK_CONFIG, PD_PRINT_CONFIG, PD_SHOW_VERSI
     X(FINE, 0, "stopped as asked, or the configuration is valid")                                                      \
     X(FAILED, 1, "could not start: an address is in use, memory or descriptors are short")                             \
     X(USAGE, 2, "a wrong flag, environment variable or configuration")                                                 \
-    X(LOST, 3, "stopped as asked, but steps are lost: a last checkpoint is not on the disk")
+    X(LOST, 3, "stopped as asked, but steps are lost: a last checkpoint is not on the disk")                           \
+    X(REPLACED, 75, "another daemon owns this one's shard (cluster.engine)")
 #define PD_EXIT(name, number, help) PD_EXIT_##name = number,
 typedef enum pd_exit { PD_EXITS(PD_EXIT) } pd_exit;
 #undef PD_EXIT

@@ -146,6 +146,33 @@ int pd_token_read(char **out, const char *setting, const char *key, pd_error *er
     return rc;
 }
 
+/* Reads a file that everybody may read. */
+static int read_public(char **out, const char *path, const char *key, pd_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    ssize_t n = -1;
+
+    if (fd < 0) return pd_fail(err, PD_NOT_FOUND, "%s: %.300s: %s", key, path, strerror(errno));
+    if ((*out = malloc(PD_ROLES_BYTES + 1)) != NULL) n = read_all(fd, *out);
+    close(fd);
+    if (n >= 0 && n <= PD_ROLES_BYTES) {
+        (*out)[n < PD_ROLES_BYTES ? n : PD_ROLES_BYTES] = '\0';
+        return PD_OK;
+    }
+    free(*out);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: %.300s: expected a file of at most %d bytes", key, path,
+                   (int)PD_ROLES_BYTES);
+}
+
+int pd_pem_read(char **out, const char *setting, const char *key, bool secret, pd_error *err)
+{
+    char path[PATH_MAX];
+    int rc = resolve_path(path, key, setting, err);
+
+    if (rc != PD_OK) return rc;
+    return secret ? pd_secret_read(out, path, key, err) : read_public(out, path, key, err);
+}
+
 static int read_files(pd_tls_context **out, const pd_tls_files *files, pd_error *err)
 {
     char certificate[PATH_MAX], key[PATH_MAX], ca[PATH_MAX], tokens[PATH_MAX], crl[PATH_MAX];

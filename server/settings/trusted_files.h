@@ -31,6 +31,11 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
  *   PD_NO_MEMORY */
 int pd_token_read(char **out, const char *setting, const char *key, pd_error *err);
 
+/* Reads a file with certificates or a private key in PEM, of at most 1 MiB, into *out, which the caller frees with
+ * pd_secret_free. `setting` and `key` as for pd_token_read. `secret`: the file has a private key. Errors as those of
+ * pd_secret_read (token.h). */
+int pd_pem_read(char **out, const char *setting, const char *key, bool secret, pd_error *err);
+
 /* Makes the TLS context of the daemon's listeners. Sets *out to NULL if no listener needs one: `listen`, the value of
  * server.listen, contains no tls:// address, and `given` is false. `given`: the service manager has opened a socket
  * named tls. Errors are those of pd_tls_server, and PD_INVALID_ARGUMENT: `listen` is not a list of addresses, or

@@ -25,6 +25,7 @@
 #include "override_command.h"
 #include "push.h"
 #include "ranks.h"
+#include "readout.h"
 #include "settling.h"
 #include "store_state.h"
 #include "work.h"
@@ -266,6 +267,18 @@ static void forgotten(pd_store *store, pd_request *request)
     pd_request_free(request);
 }
 
+/* Passes a request for weights to evaluate with to its job. If the job has ended, the loop thread hears so, and nobody
+ * waits for the answer. */
+static void read_out(pd_store *store, pd_request *request)
+{
+    pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
+
+    if (job == NULL || job->gone || request->u.read_out.param >= job->steps.n_params)
+        pd_request_free(request);
+    else
+        pd_readout_take(&job->steps, request, pd_import_writes(job));
+}
+
 static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->job);
@@ -331,6 +344,18 @@ static void went_back(pd_store *store, pd_request *request, uint64_t now_ns)
     if (job == NULL || job->gone) return;
     pd_checkpoint_look(job, now_ns);
     queue(store, job, now_ns);
+}
+
+/* Takes from the mirror thread up to which step the mirror has a job. */
+static void mirrored(pd_store *store, pd_request *request)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, request->u.mirrored.job_name);
+
+    if (job != NULL && job->saved.creator == request->u.mirrored.creator) {
+        job->checkpointing.mirrored_step = request->u.mirrored.step;
+        pd_publishing_note(&store->publishing, job);
+    }
+    pd_request_free(request);
 }
 
 /* Takes an operator's command that sets hyperparameters. */
@@ -500,6 +525,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_EXPORT: export(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_FORGOTTEN: forgotten(store, request); break;
+    case PD_REQ_READ_OUT: read_out(store, request); break;
     case PD_REQ_LIMITS: limit(store, request); break;
     case PD_REQ_ROLES: take_roles(store, request); break;
     case PD_REQ_TASK: task(store, request, now_ns); break;
@@ -507,6 +533,7 @@ bool pd_store_apply_some(pd_store *store, pd_request *request, double budget_ns,
     case PD_REQ_WAL: logged(store, request, now_ns); break;
     case PD_REQ_GO_BACK: pd_store_go_back(store, request, now_ns); break;
     case PD_REQ_WENT_BACK: went_back(store, request, now_ns); break;
+    case PD_REQ_MIRRORED: mirrored(store, request); break;
     case PD_REQ_CHECKPOINT:
         if (request->u.checkpoint.job_name != NULL)
             checkpoint(store, request, now_ns);

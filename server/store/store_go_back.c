@@ -24,7 +24,7 @@ typedef enum stage { ASKED, READING, ENDING, LOADING, REPLAYING } stage;
 /* What the present job knows and its checkpoint does not. */
 typedef struct carried {
     char *run;
-    uint64_t course, went_back;
+    uint64_t course, went_back, mirrored_step;
     uint64_t common, floor;
     bool floored;
     uint64_t kicked[PD_KICKED];
@@ -368,6 +368,7 @@ static void carry(pd_going_back *back, pd_job *job)
     back->carried = (carried){ .run = job->run,
                                .course = job->saved.course,
                                .went_back = job->counts.went_back,
+                               .mirrored_step = job->checkpointing.mirrored_step,
                                .common = job->checkpointing.common,
                                .floor = job->checkpointing.floor,
                                .floored = job->checkpointing.floored,
@@ -498,6 +499,7 @@ static void give_carried(pd_job *job, pd_going_back *back)
     job->run = back->carried.run;
     back->carried.run = NULL;
     job->counts.went_back = back->carried.went_back + 1;
+    job->checkpointing.mirrored_step = back->carried.mirrored_step;
     give_floor(job, back);
     job->saved.n_kicked = back->carried.n_kicked;
     memcpy(job->saved.kicked, back->carried.kicked, sizeof job->saved.kicked);
@@ -546,13 +548,15 @@ static void look_loading(pd_store *store, pd_going_back *back, uint64_t now_ns)
     free_back(store, back);
 }
 
-/* Replays one record. */
+/* Replays a part of the next record. */
 static void replay(pd_store *store, pd_going_back *back, uint64_t now_ns)
 {
-    pd_wal_record *record = pd_wal_record_take(&back->records);
+    pd_wal_record *record = back->records;
     pd_error err;
-    int rc = pd_restore_replay(back->restoring, record, now_ns, &err);
+    int rc;
 
+    if (!pd_restore_replay(back->restoring, record, store->config.batch_ns, now_ns, &rc, &err)) return;
+    (void)pd_wal_record_take(&back->records);
     back->replayed = record->step;
     pd_wal_record_free(record);
     if (rc != PD_OK) fail_loading(store, back, now_ns, &err);

@@ -30,6 +30,8 @@ struct pd_disk_writer {
                               * another disk */
     pd_mailbox *queue;       /* mailbox of this thread, with effects to write */
     pd_mailbox *done;
+    void (*wrote)(void *arg); /* pd_disk_writer_config.wrote, and its argument */
+    void *arg;
     /* contains no mail; the thread closes it as its last action, for which pd_disk_writer_stop waits */
     pd_mailbox *ended;
     pthread_t thread;
@@ -81,6 +83,11 @@ static void refuse(pd_mailbox *done, pd_effect *effect)
     }
 }
 
+static void tell(const pd_disk_writer *writer)
+{
+    if (writer->wrote != NULL) writer->wrote(writer->arg);
+}
+
 /* ---- checkpoints ---- */
 
 /* Writes a checkpoint, or the mark that a job has ended, and returns it with the result. Removes older checkpoints only
@@ -105,6 +112,7 @@ static void write_checkpoint(pd_disk_writer *writer, pd_effect *effect)
     atomic_store(&writer->at, NULL);
     hand_back(writer->done, pd_effect_become_checkpointed(effect));
     if (tidy) pd_checkpoint_tidy(writer->disk, job_dir, &retention);
+    tell(writer);
 }
 
 /* Carries out an order to go back, and returns it with the result. */
@@ -112,6 +120,7 @@ static void go_back(pd_disk_writer *writer, pd_effect *effect)
 {
     pd_checkpoint_go_back(writer->disk, writer->root, &writer->about, effect->u.go_back_order);
     hand_back(writer->done, pd_effect_become_went_back(effect));
+    tell(writer);
 }
 
 /* Returns whether the effect is a checkpoint or an order that is not begun once the writer has to stop. */
@@ -149,6 +158,7 @@ static void write_group(pd_disk_writer *writer, pd_effect *const *effects, size_
         records[i]->ns = ns;
         hand_back(writer->done, pd_effect_become_wal(effects[i]));
     }
+    tell(writer);
 }
 
 static void write_records(pd_disk_writer *writer, pd_mail *mail)
@@ -201,15 +211,22 @@ static void free_writer(pd_disk_writer *writer)
     free(writer);
 }
 
-static int open_disk(pd_disk_writer *writer, const pd_disk *disk, pd_error *err)
+/* Locks the state directory, or takes over the lock that the caller has. */
+static int lock_dir(pd_disk_writer *writer, pd_state_dir *locked, pd_error *err)
+{
+    if (locked == NULL || locked->lock < 0) return pd_state_dir_open(&writer->lock, writer->root, true, err);
+    writer->lock = *locked;
+    locked->lock = -1;
+    return PD_OK;
+}
+
+static int open_disk(pd_disk_writer *writer, const pd_disk_writer_config *config, pd_error *err)
 {
     int rc;
 
-    writer->disk = disk;
-    if (disk != NULL) return PD_OK;
-    if (writer->kind == PD_WRITES_CHECKPOINTS &&
-        (rc = pd_state_dir_open(&writer->lock, writer->root, true, err)) != PD_OK)
-        return rc;
+    writer->disk = config->disk;
+    if (config->disk != NULL) return PD_OK;
+    if (writer->kind == PD_WRITES_CHECKPOINTS && (rc = lock_dir(writer, config->lock, err)) != PD_OK) return rc;
     if ((rc = pd_write_behind_start(&writer->behind, &pd_disk_posix, err)) != PD_OK) return rc;
     writer->disk = pd_write_behind_disk(writer->behind);
     return PD_OK;
@@ -222,6 +239,8 @@ static int open_writer(pd_disk_writer *writer, const pd_disk_writer_config *conf
 
     writer->kind = config->kind;
     writer->done = config->done;
+    writer->wrote = config->wrote;
+    writer->arg = config->arg;
     writer->lock.lock = -1;
     writer->about = pd_checkpoint_about_here();
     writer->root = strdup(config->dir);
@@ -230,7 +249,7 @@ static int open_writer(pd_disk_writer *writer, const pd_disk_writer_config *conf
     if (writer->root == NULL || writer->queue == NULL || writer->ended == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     rc = wal ? pd_keep_check_root(config->dir, err) : PD_OK;
-    if (rc == PD_OK) rc = open_disk(writer, config->disk, err);
+    if (rc == PD_OK) rc = open_disk(writer, config, err);
     if (rc == PD_OK && wal) rc = pd_wal_writer_new(&writer->wal, writer->disk, config->dir, PD_WAL_SEGMENT_BYTES, err);
     if (rc != PD_OK) return rc;
     return pd_thread_start(&writer->thread, run, writer, wal ? "WAL thread" : "checkpoint writer", err);

@@ -12,6 +12,7 @@
 #include "manifest.h"
 #include "disk.h"
 #include "mailbox.h"
+#include "state_dir.h"
 
 typedef struct pd_disk_writer pd_disk_writer;
 
@@ -26,9 +27,16 @@ typedef struct pd_disk_writer_config {
      * checkpoint writer creates the state directory if it does not exist, checks it, and locks it until the writer is
      * stopped (state_dir.h) */
     const pd_disk *disk;
+    /* the checkpoint writer: a lock of the state directory that the caller has taken already, and hands over; NULL, or
+     * not open: the checkpoint writer takes it */
+    pd_state_dir *lock;
     /* mailbox of the step thread, to which the writer posts the requests; borrowed, and must exist longer than the
      * writer */
     pd_mailbox *done;
+    /* called on the writer's thread after something became durable, or steps were taken back; must not wait. NULL:
+     * nothing is called */
+    void (*wrote)(void *arg);
+    void *arg;
 } pd_disk_writer_config;
 
 /* Starts a checkpoint writer or a WAL thread. Fails with PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, or an error of

@@ -5,6 +5,7 @@
 #include "overlapped.h"
 #include "disk_writer.h"
 #include "log.h"
+#include "mirror_thread.h"
 #include "recover.h"
 #include "precond_pool.h"
 #include "precond_queue.h"
@@ -23,6 +24,7 @@ struct pd_stepper {
     pd_precond_pool *pool;
     pd_disk_writer *checkpoints; /* NULL: jobs have no checkpoints, or the checkpoint writer has ended */
     pd_disk_writer *wal;         /* NULL: jobs have no checkpoints, or the WAL thread has ended */
+    pd_mirror_thread *mirror;    /* NULL: there is no mirror, or the mirror thread has ended */
     pd_warmer *warmer;           /* NULL except while jobs are restored */
     pd_mailbox *requests;        /* requests to the step thread: the mailbox that it reads */
     pd_mailbox *effects;         /* effects of the step thread: the mailbox that the loop thread reads */
@@ -30,6 +32,7 @@ struct pd_stepper {
     pd_numa numa;                /* node of the step thread and its OpenMP team */
     pthread_t thread;
     uint64_t until_ns;           /* monotonic time (ns) until which the end waits for the disk; set before `stop` */
+    bool mirror_left;            /* the mirror thread has not ended, since the mirror does not answer */
     bool left;                   /* the checkpoint writer or the WAL thread did not end before until_ns */
     size_t lost;                 /* number of jobs whose last steps were not durable at the end */
     atomic_bool stop;            /* the step thread has to stop; set before the request that wakes it is posted */
@@ -120,6 +123,9 @@ static void stop_disk_writers(pd_stepper *stepper)
 {
     stop_disk_writer(stepper, &stepper->checkpoints);
     stop_disk_writer(stepper, &stepper->wal);
+    if (stepper->left) return; /* a disk writer may still wake the mirror thread */
+    stepper->mirror_left = !pd_mirror_thread_stop(stepper->mirror, stepper->until_ns);
+    stepper->mirror = NULL;
 }
 
 /* Ends all jobs, and collects what other threads still have: the preconditioner tasks, the checkpoints and the WAL
@@ -215,13 +221,33 @@ static int recover(pd_stepper *stepper, const pd_stepper_config *config, pd_erro
     return rc;
 }
 
+/* Tells the mirror thread that there is something to copy. No disk writer has anything to write before the step thread
+ * runs, so `mirror` is set by then. */
+static void wake_mirror(void *arg)
+{
+    const pd_stepper *stepper = arg;
+
+    pd_mirror_thread_wake(stepper->mirror);
+}
+
+static int start_mirror(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
+{
+    const pd_mirror_thread_config mirror = { config->keep_dir, config->mirror, .done = stepper->requests };
+
+    return config->mirror != NULL ? pd_mirror_thread_start(&stepper->mirror, &mirror, err) : PD_OK;
+}
+
 /* Makes the store. If there is a state directory, starts the disk writers and restores jobs. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    pd_disk_writer_config writer = { PD_WRITES_CHECKPOINTS, config->keep_dir, .done = stepper->requests };
+    pd_disk_writer_config writer = {
+        PD_WRITES_CHECKPOINTS, config->keep_dir, .lock = config->lock, .done = stepper->requests
+    };
     pd_store_config store = config->store;
     int rc;
 
+    if (config->mirror != NULL) writer.wrote = wake_mirror;
+    writer.arg = stepper;
     store.keeps = config->keep_dir != NULL;
     store.clock_ns = read_clock;
     store.warm = warm;
@@ -230,18 +256,37 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     if (store.keeps) store.disk_speed = measure_disk(config->keep_dir);
     if ((rc = pd_store_new(&stepper->store, &store, err)) != PD_OK || !store.keeps) return rc;
     if ((rc = recover(stepper, config, err)) != PD_OK) return rc;
+    if ((rc = start_mirror(stepper, config, err)) != PD_OK) return rc;
     writer.kind = PD_WRITES_WAL;
     return pd_disk_writer_start(&stepper->wal, &writer, err);
 }
 
+/* Frees the mailbox of the step thread. A mirror thread that has not ended may still look whether it is closed, so then
+ * it stays. */
+static void free_requests(pd_mailbox *requests, bool mirror_left)
+{
+    pd_mail *mail;
+
+    if (requests == NULL) return;
+    pd_mailbox_close(requests);
+    while ((mail = pd_mailbox_take(requests)) != NULL)
+        for (pd_mail *next; mail != NULL; mail = next) {
+            next = mail->next;
+            pd_request_free((pd_request *)(void *)mail);
+        }
+    if (!mirror_left) pd_mailbox_free(requests);
+}
+
 static void free_unstarted(pd_stepper *stepper)
 {
+    bool left = !pd_mirror_thread_stop(stepper->mirror, 0);
+
     (void)pd_disk_writer_stop(stepper->wal, UINT64_MAX, NULL);
     (void)pd_disk_writer_stop(stepper->checkpoints, UINT64_MAX, NULL);
     pd_precond_pool_stop(stepper->pool);
     pd_store_free(stepper->store);
     pd_request_free(stepper->last_call);
-    pd_mailbox_free(stepper->requests);
+    free_requests(stepper->requests, left);
     free(stepper);
 }
 
@@ -295,6 +340,16 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
     return since == 0 || now < since ? 0 : now - since;
 }
 
+bool pd_stepper_mirror_is_up(const pd_stepper *stepper)
+{
+    return stepper->mirror == NULL || pd_mirror_thread_is_up(stepper->mirror);
+}
+
+void pd_stepper_tick(const pd_stepper *stepper)
+{
+    pd_mirror_thread_tick(stepper->mirror);
+}
+
 /* Releases the published versions in effects that the loop thread has not read. The effects stay in the loop thread's
  * mailbox. */
 static void take_back_published(pd_stepper *stepper)
@@ -331,7 +386,7 @@ bool pd_stepper_stop(pd_stepper *stepper, uint64_t until_ns, size_t *lost)
     take_back_published(stepper);
     pd_turn_finish(&stepper->turn);
     pd_store_free(stepper->store);
-    pd_mailbox_free(stepper->requests);
+    free_requests(stepper->requests, stepper->mirror_left);
     free(stepper);
     return true;
 }

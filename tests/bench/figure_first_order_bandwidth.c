@@ -19,13 +19,14 @@ static const struct {
     const char *row, *hyper, *value;
     int read_again;
 } cases[] = {
-    { "sgd", NULL, NULL, 0 },        { "sgd", "momentum", "0.9", 0 },     { "adam", NULL, NULL, 0 },
-    { "adam", "amsgrad", "yes", 0 }, { "adamw", NULL, NULL, 0 },          { "adagrad", NULL, NULL, 0 },
-    { "rmsprop", NULL, NULL, 0 },    { "rmsprop", "momentum", "0.9", 0 }, { "rmsprop", "centered", "yes", 0 },
-    { "nadam", NULL, NULL, 0 },      { "radam", NULL, NULL, 0 },          { "adamax", NULL, NULL, 0 },
-    { "adadelta", NULL, NULL, 0 },   { "rprop", NULL, NULL, 0 },          { "asgd", "t0", "0", 0 },
-    { "lamb", NULL, NULL, 3 },       { "lion", NULL, NULL, 0 },           { "delayed_nesterov", NULL, NULL, 0 },
-    { "ademamix", NULL, NULL, 0 },   { "mars", NULL, NULL, 0 },           { "mars", "optimize_1d", "yes", 2 },
+    { "sgd", NULL, NULL, 0 },           { "sgd", "momentum", "0.9", 0 },     { "adam", NULL, NULL, 0 },
+    { "adam", "amsgrad", "yes", 0 },    { "adamw", NULL, NULL, 0 },          { "adagrad", NULL, NULL, 0 },
+    { "rmsprop", NULL, NULL, 0 },       { "rmsprop", "momentum", "0.9", 0 }, { "rmsprop", "centered", "yes", 0 },
+    { "nadam", NULL, NULL, 0 },         { "radam", NULL, NULL, 0 },          { "adamax", NULL, NULL, 0 },
+    { "adadelta", NULL, NULL, 0 },      { "rprop", NULL, NULL, 0 },          { "asgd", "t0", "0", 0 },
+    { "lamb", NULL, NULL, 3 },          { "lion", NULL, NULL, 0 },           { "delayed_nesterov", NULL, NULL, 0 },
+    { "ademamix", NULL, NULL, 0 },      { "mars", NULL, NULL, 0 },           { "mars", "optimize_1d", "yes", 2 },
+    { "schedule_free", NULL, NULL, 0 },
 };
 
 static int streams(const pd_optim *optim, int read_again)

@@ -43,6 +43,7 @@ typedef struct settings {
     uint64_t seed, steps, window;
     double delay, deadline;
     bool whole; /* gradients depend on the weights of all parameters, whose steps are taken together */
+    bool loses; /* the server's disk may be lost, and then durable steps are taken again */
 } settings;
 
 typedef struct worker {
@@ -72,7 +73,7 @@ static uint64_t hash_weights(const worker *w)
 }
 
 /* Prints a line for crash_loop.sh and cluster_links.py, and remembers the durable step, which must never become
- * smaller. */
+ * smaller unless disks are lost. */
 static void report(worker *w, const char *event, uint64_t step)
 {
     uint64_t durable = pd_client_durable(w->client);
@@ -80,7 +81,7 @@ static void report(worker *w, const char *event, uint64_t step)
     printf("%.6f %s %llu %llu %016llx\n", seconds_now(), event, (unsigned long long)step, (unsigned long long)durable,
            (unsigned long long)hash_weights(w));
     fflush(stdout);
-    if (durable >= w->durable) {
+    if (durable >= w->durable || w->set->loses) {
         w->durable = durable;
         return;
     }
@@ -250,7 +251,7 @@ static void go_back(worker *w)
     } while (rc == PD_REWIND);
     if (rc != PD_OK) stop(w, "rewind", rc, err.text);
     report(w, "rewound", w->at.step);
-    if (w->set->window > 0 && w->at.step >= w->began)
+    if (w->set->window > 0 && w->at.step >= w->began && !w->set->loses)
         stop(w, "a step", PD_REWIND, "the window has the pushes since then, so they should have been sent again");
     w->began = highest_step(w);
 }
@@ -360,7 +361,7 @@ static void leave(worker *w)
     pd_client_close(w->client);
 }
 
-enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD, OPT_WHOLE };
+enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD, OPT_WHOLE, OPT_LOSES };
 
 static const struct argp_option options[] = {
     { "url", 'u', "ADDRESS", 0, "Address of the server", 0 },
@@ -373,6 +374,7 @@ static const struct argp_option options[] = {
     { "rule", 'R', "RULE", 0, "A rule of the job; may be given several times", 0 },
     { "option", 'o', "NAME=VALUE", 0, "An option of the job; may be given several times", 0 },
     { "whole", OPT_WHOLE, NULL, 0, "Let gradients depend on the weights of all parameters", 0 },
+    { "loses-disks", OPT_LOSES, NULL, 0, "Accept that durable steps are lost with the server's disk", 0 },
     { "delay", OPT_DELAY, "SECONDS", 0, "Pause after each step, less than 1", 0 },
     { "deadline", OPT_DEADLINE, "SECONDS", 0, "Most seconds that a call waits", 0 },
     { "out", 'O', "FILE", 0, "File for the hash of the final weights, the step, and counts", 0 },
@@ -398,6 +400,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
         if (set->n_options < MOST_OPTIONS) set->options[set->n_options++] = value;
         return 0;
     case OPT_WHOLE: set->whole = true; return 0;
+    case OPT_LOSES: set->loses = true; return 0;
     case OPT_DELAY: set->delay = strtod(value, NULL); return 0;
     case OPT_DEADLINE: set->deadline = strtod(value, NULL); return 0;
     case 'O': set->out = value; return 0;

@@ -40,7 +40,8 @@ promtool check config deploy/prometheus/prometheus.yml > "$scratch/config.log" 2
 # ---- a run ----
 
 "$bin/paramd" --listen "127.0.0.1:0" --port-file "$scratch/port" --http-listen 127.0.0.1:0 \
-    --state-dir "$scratch/state" --checkpoint-every 20 --clip-global-norm 1 > "$scratch/paramd.log" 2>&1 &
+    --state-dir "$scratch/state" --mirror "$scratch/mirror" --checkpoint-every 20 --clip-global-norm 1 \
+    > "$scratch/paramd.log" 2>&1 &
 pids+=($!)
 await 20 'port of the daemon' test -s "$scratch/port"
 http=$(sed -n 's/.*listening for HTTP on //p' "$scratch/paramd.log")

@@ -287,8 +287,9 @@ TEST(a_restart_has_a_deadline)
     snprintf(listen, sizeof listen, "--listen=127.0.0.1:%d", daemon->port);
     daemon_kill(daemon);
     daemon = daemon_start(flags);
-    assert_int_equal(pd_client_push_pull(h.client, &h.item, 1, NULL, &ticket, &err), PD_OK);
-    if ((rc = pd_client_wait(h.client, ticket, patient(10), &err)) != PD_DATA_LOSS) fail_msg("%d: %s", rc, err.text);
+    rc = pd_client_push_pull(h.client, &h.item, 1, NULL, &ticket, &err); /* the handle may know the loss already */
+    if (rc == PD_OK) rc = pd_client_wait(h.client, ticket, patient(10), &err);
+    if (rc != PD_DATA_LOSS) fail_msg("%d: %s", rc, err.text);
     daemon_freeze(daemon);
     LATE(pd_client_restart(h.client, (void *const *)h.weights, &err));
     close_handle(&h);

@@ -31,14 +31,7 @@ static struct {
 static int start(void **state)
 {
     (void)state;
-    strcpy(cluster.folder, "/tmp/paramd-calls-XXXXXX");
-    assert_non_null(mkdtemp(cluster.folder));
-    for (size_t i = 0; i < DAEMONS; i++) {
-        char directory[128];
-        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
-        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", cluster.folder, i);
-        cluster.daemon[i] = daemon_start(flags);
-    }
+    daemons_start(cluster.daemon, DAEMONS, cluster.folder);
     snprintf(cluster.urls, sizeof cluster.urls, "%s %s", cluster.daemon[1]->url, cluster.daemon[2]->url);
     return 0;
 }
@@ -210,6 +203,23 @@ static void change_weights(solo *s)
 
 HOLDS(changed_weights_come_into_force_as_on_one_daemon, compare(change_weights, &(kind){ .options = whole }));
 
+/* Changes one parameter by hand before each step, another one each time. Most lie on one shard alone. */
+static void change_one(solo *s)
+{
+    for (uint64_t step = 1; step <= 8; step++) {
+        pd_push_options options = { .replaces = 1000 + step };
+        pd_item *item = &s->items[step % PARAMS];
+
+        s->weights[item->param][0] = (float)step;
+        expect_ok(s, pd_client_replace(s->client, item, 1, options.replaces, &s->err), "replace");
+        take_step(s, step, &options);
+    }
+    assert_int_equal(pd_client_replace(s->client, s->items, 0, 7, &s->err), PD_INVALID_ARGUMENT);
+}
+
+HOLDS(one_changed_parameter_comes_into_force_as_on_one_daemon, compare(change_one, &(kind){ 0 });
+      compare(change_one, &(kind){ .options = whole }));
+
 /* Makes checkpoints, and gets the worker state back. */
 static void keep_state(solo *s)
 {
@@ -364,9 +374,10 @@ HOLDS(leased_shares_come_from_shard_0,
 /* Expects that two daemons refuse a job, with an error that has some words. */
 static void expect_refused(const char *const *options, uint32_t fragments, const char *words)
 {
+    char job[32]; /* other than before, since a daemon may not know yet that the worker has gone */
     pd_client_param own[PARAMS];
     pd_client_options open = { .urls = cluster.urls,
-                               .job = "refused",
+                               .job = job,
                                .world_size = 2,
                                .rules = rules,
                                .options = options,
@@ -375,6 +386,7 @@ static void expect_refused(const char *const *options, uint32_t fragments, const
     pd_client *client;
     pd_error err = { 0 };
 
+    snprintf(job, sizeof job, "refused-%u", cluster.jobs++);
     for (size_t p = 0; p < PARAMS; p++) own[p] = params[p];
     for (size_t p = 0; p < PARAMS; p++) own[p].fragment %= fragments;
     if (pd_client_open(&client, &open, &err) != PD_OK) fail_msg("%s", err.text);

@@ -254,7 +254,8 @@ static void join_workers(run *r)
 {
     for (int i = 0; i < WORLD; i++) pthread_join(r->threads[i], NULL);
     for (int i = 0; i < WORLD; i++)
-        if (r->ranks[i].failure[0] != '\0') fail_msg("%s", r->ranks[i].failure);
+        if (r->ranks[i].failure[0] != '\0') print_error("%s\n", r->ranks[i].failure);
+    for (int i = 0; i < WORLD; i++) assert_string_equal(r->ranks[i].failure, "");
 }
 
 static void free_weights(const run *r)

@@ -28,14 +28,7 @@ static pd_error err;
 static int start(void **state)
 {
     (void)state;
-    strcpy(cluster.folder, "/tmp/paramd-rounds-XXXXXX");
-    assert_non_null(mkdtemp(cluster.folder));
-    for (size_t i = 0; i < DAEMONS; i++) {
-        char directory[100];
-        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
-        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", cluster.folder, i);
-        cluster.daemon[i] = daemon_start(flags);
-    }
+    daemons_start(cluster.daemon, DAEMONS, cluster.folder);
     snprintf(cluster.urls, sizeof cluster.urls, "%s %s", cluster.daemon[0]->url, cluster.daemon[1]->url);
     paramctl_ask(cluster.urls);
     return 0;
@@ -304,7 +297,7 @@ TEST(commands_need_no_step_that_both_shards_take)
     step_with(1, 1, 1);
     assert_int_equal(paramctl("shards apart"), 0);
     assert_int_equal(paramctl("checkpoint apart"), 0);
-    assert_says("checkpoint of step");
+    assert_says("apart: checkpoint of step 1, "); /* some fragment of each shard has taken one step */
     assert_int_equal(paramctl("set apart '*' lr=0.5"), 0);
     assert_says("from step 2 to 7 on");
     step_with(1, 1, 1);
@@ -313,5 +306,10 @@ TEST(commands_need_no_step_that_both_shards_take)
     round = entry_of("rounds apart", "rounds", "fragment", 3, &answer);
     assert_int_equal(json_integer_value(json_object_get(round, "step")), 2);
     json_decref(answer);
+    step_with(2, 1, 1);
+    assert_int_equal(paramctl("checkpoint apart"), 0);
+    assert_says("apart: checkpoint of steps 1 to 2, ");
+    assert_int_equal(
+        paramctl_shell("ls -d %s/*/apart-*/step-*02 %s/*/apart-*/step-*01", cluster.folder, cluster.folder), 0);
     close_all();
 }

@@ -300,7 +300,7 @@ TEST(weights_may_change_while_their_fragment_is_under_way)
 
 TEST(a_wait_that_is_over_keeps_the_fragment_under_way_until_the_others_have_come)
 {
-    const outer_job job = { .world = 2, .params = 1, .slice = 0.02, .how.sync_every = 1 };
+    const outer_job job = { .world = 2, .params = 1, .slice = 0.3, .how.sync_every = 1 };
     outer_worker *first = &crew.workers[0], *second = &crew.workers[1];
     int rc;
 

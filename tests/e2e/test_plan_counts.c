@@ -20,7 +20,8 @@ static const pd_client_param params[PARAMS] = {
 static const char shapes[] = "embed 2100 1001\nlayers.weight 3 96 40\nhead.bias 1001\nnorm.running_mean 40\n";
 
 static test_daemon *server;
-static pd_dtype pushed; /* element type in which workers push all but model state; 0: float32 */
+static test_daemon *other; /* the job is on two daemons: the second one; otherwise NULL */
+static pd_dtype pushed;    /* element type in which workers push all but model state; 0: float32 */
 static char shapes_path[] = "/tmp/paramd_counts_XXXXXX";
 static char output[1 << 20]; /* output of the last paramctl command: stdout and stderr */
 
@@ -68,8 +69,8 @@ static json_t *planned(const char *rule, const char *options, int workers)
     snprintf(copy, sizeof copy, "%s", options);
     for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
         at += (size_t)snprintf(words + at, sizeof words - at, " --option %s", option);
-    snprintf(words + at, sizeof words - at, " --push-dtype %s %s", pushed != 0 ? pd_dtype_name(pushed) : "any",
-             shapes_path);
+    snprintf(words + at, sizeof words - at, "%s --push-dtype %s %s", other != NULL ? " --shards 2" : "",
+             pushed != 0 ? pd_dtype_name(pushed) : "any", shapes_path);
     return asked(words);
 }
 
@@ -79,15 +80,16 @@ static pd_client *declared(const char *rule, const char *options, int workers, p
 {
     const char *rules[] = { "*running_mean model_state", rule, NULL }, *list[9] = { NULL };
     pd_client_param own[PARAMS];
-    char copy[256], *rest;
+    char copy[256], urls[256], *rest;
     size_t n = 0;
     pd_client *client;
 
+    snprintf(urls, sizeof urls, "%s %s", server->url, other != NULL ? other->url : "");
     snprintf(copy, sizeof copy, "%s", options);
     for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
         list[n++] = option;
     if (pd_client_open(&client,
-                       &(pd_client_options){ .urls = server->url,
+                       &(pd_client_options){ .urls = urls,
                                              .job = "counted",
                                              .world_size = workers,
                                              .rules = rules,
@@ -140,6 +142,43 @@ static int64_t committed(void)
     bytes = integer(json_array_get(json_object_get(jobs, "jobs"), 0), "committed_bytes");
     json_decref(jobs);
     return bytes;
+}
+
+/* Returns the bytes that the fuller one of two daemons counts. */
+static int64_t most_committed(void)
+{
+    test_daemon *first = server;
+    int64_t bytes = committed(), more;
+
+    server = other;
+    more = committed();
+    server = first;
+    return more > bytes ? more : bytes;
+}
+
+static void drop(void)
+{
+    test_daemon *first = server;
+
+    assert_int_equal(run_paramctl("drop counted"), 0);
+    if (other == NULL) return;
+    server = other;
+    assert_int_equal(run_paramctl("drop counted"), 0);
+    server = first;
+}
+
+/* Compares the forecast for two daemons with the bytes that the fuller one counts. */
+static void compare_shards(const char *rule, const char *options)
+{
+    json_t *plan = planned(rule, options, WORKERS), *two = json_array_get(json_object_get(plan, "shard_plans"), 0);
+    pd_error err = { 0 };
+    pd_client *client = declared(rule, options, WORKERS, &err);
+
+    if (client == NULL) fail_msg("%s %s: %s", rule, options, err.text);
+    assert_same(integer(two, "memory"), most_committed(), "memory", rule, options);
+    json_decref(plan);
+    pd_client_close(client);
+    drop();
 }
 
 static void compare(const char *rule, const char *options)
@@ -227,6 +266,24 @@ TEST(a_forecast_counts_open_sets_as_the_daemon_does)
     compare("* adam lr=1", "rounds=async aggregate=weighted_mean");
     compare("* sgd lr=1", "quorum=2 staleness=4 aggregate=median");
     compare("* sgd lr=1", "on_lost_worker=shrink aggregate=adasum adasum_fold=yes");
+}
+
+TEST(a_forecast_for_two_daemons_is_what_the_fuller_one_counts)
+{
+    static const char *const flags[] = { "--threads-step-threads=3", "--threads-pool-threads=2", "--job-job-linger=1h",
+                                         NULL };
+
+    other = daemon_start(flags);
+    compare_shards("* adamw", "nonfinite_scope=job");
+    compare_shards("* adamw", "nonfinite_scope=job split_bytes=256KiB");
+    compare_shards("* sgd lr=1", "clip_global_norm=1 split_bytes=256KiB");
+    compare_shards("* kron", "skip_outlier=3");
+    compare_shards("* sgd lr=1", "nonfinite_scope=parameter");
+    compare_shards("* adafactor learning_rate=0.1 global_norm_clip_threshold=1 "
+                   "factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]",
+                   "aggregate=mean");
+    assert_int_equal(daemon_stop(other, patient(10)), 0);
+    other = NULL;
 }
 
 TEST(a_forecast_tells_apart_what_checkpoints_add)

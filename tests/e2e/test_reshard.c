@@ -19,7 +19,7 @@ enum { EVERY = 6, MOVES = 2, KILLS = 2, BRIEF = 1 };
 #else
 enum { EVERY = 30, MOVES = 4, KILLS = 12, BRIEF = 0 };
 #endif
-enum { WORLD = 2, PARAMS = 7, MOST_DAEMONS = 4, MOST_MOVES = 4 };
+enum { WORLD = 2, PARAMS = 7, FRAGMENTS = 3, MOST_DAEMONS = 4, MOST_MOVES = 4 };
 
 /* A model and how it is trained. */
 typedef struct recipe {
@@ -29,6 +29,8 @@ typedef struct recipe {
     bool ranged;         /* each rank has half of every parameter */
     bool averaged;       /* one parameter is model state */
     bool syncs;          /* ranks wait until the last step is durable */
+    bool fragments;      /* the model has FRAGMENTS fragments */
+    bool shares;         /* each rank takes a share of the data in each step */
 } recipe;
 
 static const char *const names[PARAMS] = { "embed", "proj", "con#v", "scale", "mean", "long", "dense.bias" };
@@ -82,6 +84,7 @@ static void make_params(rank *r)
         int64_t n;
         r->params[p] = (pd_client_param){ .name = names[p], .shape = shape_of(how, p) };
         r->params[p].model_state = how->averaged && p == MEAN;
+        r->params[p].fragment = how->fragments ? (uint32_t)(p % FRAGMENTS) : 0;
         pd_shape_elements(&r->params[p].shape, &n);
         r->elements[p] = n;
         if (how->ranged) {
@@ -106,22 +109,47 @@ static void fill(rank *r, size_t p, uint64_t step, float mixed, float *to)
     for (int64_t i = 0; i < r->elements[p]; i++) to[i] = r->whole[r->params[p].start + i] + mixed / 64;
 }
 
-static void take_step(rank *r, uint64_t step)
+/* Takes the rank's share of the data. A job that has moved leases shares from 0 on. */
+static void take_share(rank *r, uint64_t step)
 {
-    pd_push_options options = { .note = &step, .note_bytes = sizeof step };
-    pd_item items[PARAMS];
-    pd_ticket_id ticket;
+    uint64_t share, expected = (step - r->from - 1) * WORLD + (uint64_t)r->number;
     pd_error err = { 0 };
+
+    if (!check(r, "share", pd_client_share(r->client, &share, &err), &err)) return;
+    if (r->scene->import != NULL && share != expected)
+        snprintf(r->failure, sizeof r->failure, "rank %d: share %d in step %d, expected %d", r->number, (int)share,
+                 (int)step, (int)expected);
+}
+
+static void fill_gradients(rank *r, uint64_t step)
+{
     float mixed = 0;
 
     for (size_t p = 0; p < PARAMS; p++)
         if (r->elements[p] > 0) mixed += r->weights[p][step % (uint64_t)r->elements[p]] * (float)(p + 1);
-    for (size_t p = 0; p < PARAMS; p++) {
-        fill(r, p, step, mixed, r->gradients[p]);
-        items[p] = (pd_item){ .param = p, .gradient = r->gradients[p], .weights = r->weights[p] };
+    for (size_t p = 0; p < PARAMS; p++) fill(r, p, step, mixed, r->gradients[p]);
+}
+
+static void take_step(rank *r, uint64_t step)
+{
+    size_t fragments = r->scene->how->fragments ? FRAGMENTS : 1;
+    pd_push_options options = { .note = &step, .note_bytes = sizeof step };
+    pd_item items[FRAGMENTS][PARAMS];
+    pd_ticket_id tickets[FRAGMENTS];
+    pd_error err = { 0 };
+
+    if (r->scene->how->shares) take_share(r, step);
+    fill_gradients(r, step);
+    for (size_t f = 0; r->failure[0] == '\0' && f < fragments; f++) {
+        size_t n = 0;
+        for (size_t p = 0; p < PARAMS; p++)
+            if (r->params[p].fragment == f)
+                items[f][n++] = (pd_item){ .param = p, .gradient = r->gradients[p], .weights = r->weights[p] };
+        check(r, "push", pd_client_push_pull(r->client, items[f], n, &options, &tickets[f], &err), &err);
+        options = (pd_push_options){ 0 };
     }
-    if (check(r, "push", pd_client_push_pull(r->client, items, PARAMS, &options, &ticket, &err), &err))
-        check(r, "wait", pd_client_wait(r->client, ticket, 0, &err), &err);
+    for (size_t f = 0; r->failure[0] == '\0' && f < fragments; f++)
+        check(r, "wait", pd_client_wait(r->client, tickets[f], 0, &err), &err);
 }
 
 /* Fills the weights that a rank begins with. */
@@ -163,6 +191,7 @@ static void begin(rank *r)
                                      .world_size = WORLD,
                                      .options = options,
                                      .rules = how->rules,
+                                     .shares = how->shares ? 1 : 0,
                                      .deadline = patient(40) };
     char start_step[32];
     size_t n = 0;
@@ -360,9 +389,9 @@ TEST(a_job_on_one_four_two_and_three_daemons_has_the_bits_of_one)
 
 /* Trains a job on some daemons, exports it, and goes on with the file on other ones. Expects the bits of a run that has
  * not moved. */
-static void expect_same_bits_after_import(size_t from, size_t to)
+static void expect_same_bits_after_import(const recipe *kind, size_t from, size_t to)
 {
-    recipe how = many;
+    recipe how = *kind;
     size_t n = model_elements(&how);
     float *moved, *quiet;
     scene s;
@@ -393,9 +422,30 @@ static void expect_same_bits_after_import(size_t from, size_t to)
     free(quiet);
 }
 
-HOLDS(an_export_of_two_daemons_goes_on_on_three, expect_same_bits_after_import(2, 3));
-HOLDS(an_export_of_one_daemon_goes_on_on_two, expect_same_bits_after_import(1, 2));
-HOLDS(an_export_of_three_daemons_goes_on_on_one, expect_same_bits_after_import(3, 1));
+HOLDS(an_export_of_two_daemons_goes_on_on_three, expect_same_bits_after_import(&many, 2, 3));
+HOLDS(an_export_of_one_daemon_goes_on_on_two, expect_same_bits_after_import(&many, 1, 2));
+HOLDS(an_export_of_three_daemons_goes_on_on_one, expect_same_bits_after_import(&many, 3, 1));
+
+/* Jobs whose sets of ranks are open, which paramctl reshard refuses. */
+static const recipe quorum = { .rules = { "embed adamw lr=0.01",
+                                          "proj scalable_shampoo learning_rate=0.01 block_size=64 "
+                                          "preconditioning_compute_steps=10 root_delay=5",
+                                          "con* kron learning_rate=0.01 preconditioner_update_probability=0.5",
+                                          "* sgd lr=0.01 momentum=0.9" },
+                               .options = { "quorum=2", "durability=checkpoint", "checkpoint_every=1000" },
+                               .side = 200,
+                               .averaged = true,
+                               .fragments = true };
+static const recipe leased = { .rules = { "* adamw lr=0.01" },
+                               .options = { "on_lost_worker=shrink", "durability=log", "checkpoint_every=1000" },
+                               .side = 40,
+                               .fragments = true,
+                               .shares = true };
+
+HOLDS(an_export_of_a_job_with_a_quorum_goes_on_on_three_daemons, expect_same_bits_after_import(&quorum, 1, 3);
+      expect_same_bits_after_import(&quorum, 3, 1));
+HOLDS(an_export_of_a_job_that_shrinks_and_leases_shares_goes_on_on_three_daemons,
+      expect_same_bits_after_import(&leased, 1, 3));
 
 /* Half-precision state, and ranges of ranks; a log, which ends at each shutdown. */
 static const recipe halves = { .rules = { "proj shampoo lr=0.01 max_preconditioner_dim=128 precondition_frequency=5 "

@@ -4,6 +4,7 @@
 /* clang-format off */
 #define WORKER(job, rank, world) (uint8_t)((job) | (rank) << 2 | ((world) - 1) << 4)
 #define PLAIN 0x30                      /* Hello: no job options, one rule for all parameters */
+#define EVALUATE 0x40                   /* Pull: the weights to evaluate with */
 #define F32_  0                         /* piece of a gradient or of weights: float32, not damaged */
 
 /* Two ranks train two parameters, one of which has two chunks. They call every method that workers have. */
@@ -11,7 +12,7 @@ static const uint8_t training[] = {
     PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,
     PD_DECLARE, 0, 1 | 4, 0 | 1 << 3, 10, 10,  PD_DECLARE, 0, 1, 1 | 1 << 3, 1, 7,
     PD_DECLARE, 1, 2, 0 | 1 << 3, 10, 10, 1 | 3 << 3, 1, 7,
-    PD_PULL, 1, 0, 1, 1, F32_,
+    PD_PULL, 1, 0, 1, 1, F32_,  PD_PULL, 1, 1 | EVALUATE, 1, 1, F32_,
     PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
     PD_PUSH_PULL, 0, 1, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH, 1, 1, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1,
     F32_,
@@ -322,4 +323,18 @@ static const uint8_t returning[] = {
     PD_GO_BACK, 2, OF_JOB(1, 7),  PD_GO_BACK, 2, OF_JOB(3, 0),  PD_GO_BACK, 2, OF_JOB(1, 0) | 0x80,
     PD_GO_BACK, 2, OF_JOB(1, 0) | 0x80,  KEPT, 0, 0,  KEPT, 0, 0,  PD_PUSH, 0, 2, 0, 1, 0, F32_,
     PD_GO_BACK, 2, OF_JOB(1, 0) | 0x80,  PD_DROP, 2, 1 << 3,  KEPT, 0, FAILS,
+};
+#define PLACES(shards, own, tenure) (uint8_t)((shards) | ((own) + 1) << 2 | (tenure) << 4)
+#define FOLLOWS 0x80                    /* TABLE: the next Hello follows its shard */
+/* A worker names one daemon of two shards, and asks for the table. Another one is shard 1, which has moved when it
+ * comes again: it knows a newer owner, or follows a shard that is not here. It hears of each change. */
+static const uint8_t moving[] = {
+    PD_HELLO, 2, WORKER(0, 0, 1), PLAIN, 0,  PD_SHARDS, 2,
+    TABLE, 0, PLACES(2, 1, 3), FOLLOWS,  PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_SHARDS, 0,  CLOSE, 0,
+    TABLE, 0, PLACES(2, 1, 3), 0,  PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,
+    TABLE, 0, PLACES(2, 1, 3), FOLLOWS | 3,  SPREAD, 1, SHARD(1, 2) | 1 << 5,  PD_HELLO, 1, WORKER(1, 0, 1), PLAIN, 1,
+    PD_SHARDS, 1,  TABLE, 0, PLACES(3, 1, 4) | 0x80, 0,  PD_SHARDS, 1,  CLOSE, 1,
+    TABLE, 0, PLACES(2, 1, 3), FOLLOWS | 4,  SPREAD, 1, SHARD(1, 2) | 1 << 5,  PD_HELLO, 1, WORKER(1, 0, 1), PLAIN, 1,
+    TABLE, 0, PLACES(2, 0, 3), FOLLOWS | 2,  SPREAD, 1, SHARD(1, 2) | 1 << 5,  PD_HELLO, 1, WORKER(1, 0, 1), PLAIN, 1,
+    TABLE, 0, PLACES(2, 0, 3), FOLLOWS,  SPREAD, 1, SHARD(1, 2) | 1 << 5,  PD_HELLO, 1, WORKER(1, 0, 1), PLAIN, 1,
 };

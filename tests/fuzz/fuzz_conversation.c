@@ -8,6 +8,7 @@
 #include "daemon.h"
 #include "loop.h"
 #include "message.h"
+#include "cluster_table.h"
 #include "pieces.h"
 #include "turn.h"
 
@@ -23,7 +24,7 @@
 
 enum { CONNS = 3, CHUNK = 64, MOST_PARAMS = 8, MOST_PIECES = 6, PAYLOAD = 8192, FRAME = 65536 + PAYLOAD };
 enum { TALLY_SHARD = 4 }; /* offset of the number of the shard in a tally */
-enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, KEPT, SPREAD, OPS };
+enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, LEND, PASS, SCRIBBLE, KEPT, SPREAD, TABLE, OPS };
 
 typedef struct peer {                              /* a connection, as seen by the peer of the daemon */
     int fd;                                        /* -1: not connected */
@@ -47,6 +48,8 @@ static struct {
     unsigned spoil_at, spoil_with, cut_to; /* damage to the next frame */
     unsigned changed;                      /* number of the change by hand that was sent last */
     unsigned spread;                       /* which shard of a cluster the next Hello says that the daemon is */
+    pd_cluster_table table;                /* what the daemon knows of the shards; n_shards 0: it has no engine */
+    uint8_t follows;                       /* whether the next Hello follows its shard (top bit), and its tenure */
     bool lend;                             /* the payload of the next frame lies in shared memory, at unit lend_at */
     uint32_t lend_at;
     int pass;                              /* descriptor that goes with the next bytes; -1: none */
@@ -97,6 +100,31 @@ static int lowest_free(void)
     return fd;
 }
 
+static const pd_cluster_table *tell_table(void *arg)
+{
+    (void)arg;
+    return world.table.n_shards > 0 ? &world.table : NULL;
+}
+
+/* Changes the table of shards, and says what the next Hello knows of it. */
+static void change_table(void)
+{
+    uint8_t how = choice();
+
+    world.follows = choice();
+    world.table.name = "fuzz";
+    world.table.version++;
+    world.table.n_shards = how & 3;
+    world.table.own = (int)(how >> 2 & 3) - 1;
+    world.table.tenure = how >> 4 & 7;
+    world.table.n_spares = how >> 7;
+    for (size_t i = 0; i < world.table.n_shards; i++) {
+        memset(world.table.shards[i].url, 'u', how);
+        world.table.shards[i].tenure = how >> i;
+    }
+    pd_conversation_tell_moved(world.daemon);
+}
+
 static void begin_world(void)
 {
     pd_daemon_config config = small_daemon();
@@ -117,11 +145,14 @@ static void begin_world(void)
     config.max_params = MOST_PARAMS;
     config.shared_memory = true;
     config.least_shared = 1;
+    world.table = (pd_cluster_table){ .n_shards = 0 };
+    world.follows = 0;
     store.frame_bytes = config.max_payload;
     world.first_free = lowest_free();
     world.pass = -1;
     world.lend = false;
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
+    world.daemon->platform.table = tell_table;
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
     world.turn = (pd_turn){ .store = world.store,
                             .user = { .now_ns = look,
@@ -384,6 +415,9 @@ static void say_hello(peer *p)
     hello.shards = world.spread >> 2 & 7;
     hello.cluster = world.spread >> 5;
     world.spread = 0;
+    hello.follows = (world.follows & 0x80) != 0;
+    hello.tenure = world.follows & 7;
+    world.follows = 0;
     hello.rules = rule;
     hello.n_rules = 1 + (how >> 6 & 1);
     option.name = (char *)names[how >> 4 & 3];
@@ -556,8 +590,10 @@ static void say_pull(peer *p)
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want at[MOST_PIECES], *list[MOST_PIECES];
     pieces all;
+    const uint8_t how = choice();
 
-    pull.min_step = choice() & 7;
+    pull.min_step = how & 7;
+    pull.form = how >> 6;
     make_pieces(p, &all);
     for (size_t i = 0; i < all.n; i++) {
         paramd__want__init(&at[i]);
@@ -691,6 +727,7 @@ static void operate(unsigned op, peer *p)
         break;
     case KEPT: give_back((choice() & 1) != 0); break;
     case SPREAD: world.spread = choice(); break;
+    case TABLE: change_table(); break;
     default: say(p, op); break;
     }
 }
@@ -731,6 +768,7 @@ static void make_seeds(const char *folder)
         { "stating", stating, sizeof stating },       { "averaging", averaging, sizeof averaging },
         { "sharing", sharing, sizeof sharing },       { "keeping", checkpointing, sizeof checkpointing },
         { "settling", settling, sizeof settling },    { "returning", returning, sizeof returning },
+        { "moving", moving, sizeof moving },
     };
     /* clang-format on */
 

@@ -116,6 +116,14 @@ static void make_seeds(const char *folder)
         "* scalable_shampoo best_effort_memory_usage_reduction=yes preconditioning_compute_steps=2 root_delay=1 "
         "root_method=tracked",
         "a* kron scanned_axes=[layers, 'a b,(', ''] b1=0.5\n* kron scanned_axes='layers",
+        "?? kron dQ=QUAD4P merge_small_dims=no preconditioner_max_skew=1e9 grad_clip_max_amps=2,10 betaL=0 "
+        "root_delay=1\n"
+        "* kron dQ=Q0.5EQ1.5 whiten_grad=no damping=0 preconditioner_update_probability=0.5",
+        "a* soap orthogonalize=yes polynomial=polar_express ns_steps=3 hyperball=yes block_size=3\n"
+        "* kl_shampoo orthogonalize=yes using_klsoap=yes normalize_grads=yes root_delay=ready",
+        "w* ademamix alpha=8 alpha_warmup=9 beta3_warmup=9 betas=0,0.9,0.99\n"
+        "* mars mars_type=mars-lion lr_1d=0.1 optimize_1d=yes",
+        "?* muon form=keller normuon=yes compute=bfloat16 ns_coefficients=3,-4,2\n* adamw hyperball=yes",
         "* model_state\n?* model_state lr=1",
         "[]a-]*[!b-d]?\\*[x sgd\n*a*a*a*b sgd\n[^]-]] sgd\n[ sgd\n\\ sgd",
         "* scalable_shampoo root_method=eigh matrix_epsilon=0 exponent_override=3 root_retries=2 "

@@ -73,7 +73,8 @@ static void names_slots_of_its_parameters(void **state)
 TEST_PROGRAM(all_recorded_runs)
 {
     static const char *const systems[] = { "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron",
-                                           "ademamix",       "mars",         "muon_torch",    "muon_keller" };
+                                           "ademamix",       "mars",         "muon_torch",    "muon_keller",
+                                           "schedule_free",  "gpa" };
     int failed = 0;
 
     for (size_t s = 0; s < sizeof systems / sizeof *systems; s++)

@@ -17,6 +17,14 @@ static bool prepare_status(attack_scene *s)
     return attack_make_job(s, 1) && flood_of_operators(s, ATTACK_FOES);
 }
 
+static bool prepare_shards(attack_scene *s)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    attack_add(s, PD_SHARDS, &empty.base, 0);
+    return flood_of_operators(s, ATTACK_FOES);
+}
+
 static bool prepare_optimizers(attack_scene *s)
 {
     Paramd__OptimizersRequest request = PARAMD__OPTIMIZERS_REQUEST__INIT;
@@ -331,6 +339,7 @@ const attack attacks_of_operators[] = {
     { "list_state", PD_LIST, ATTACK_READER, prepare_list_state, attack_flood },
     { "list_long", PD_LIST, ATTACK_READER, prepare_list_long, attack_flood },
     { "optimizers", PD_OPTIMIZERS, ATTACK_READER, prepare_optimizers, attack_flood },
+    { "shards", PD_SHARDS, ATTACK_READER, prepare_shards, attack_flood },
     { "drop", PD_DROP, ATTACK_ADMIN, prepare_drops, run_drops },
     { "kick", PD_KICK, ATTACK_ADMIN, prepare_kicks, attack_flood },
     { "drain", PD_DRAIN, ATTACK_READER, prepare_drain, attack_flood },

@@ -195,6 +195,7 @@ size_t foe_pull_frames(foe_frame **out, const foe_set *set, uint64_t min_step)
             list[i] = &at[i];
         }
         request.min_step = min_step;
+        request.form = k % 2; /* every other frame wants the weights to evaluate with */
         request.wants = list;
         request.n_wants = pieces_in(set, first);
         (*out)[k] = foe_pack(PD_PULL, &request.base, 0);

@@ -231,12 +231,27 @@ def test_lists_of_daemons_name_every_pod_and_every_service():
     assert urls.endswith(f"{{0..{find('StatefulSet', CLUSTER)['spec']['replicas'] - 1}}}.paramd:7070")
     services = compose("docker-compose.cluster.yml")["services"]
     daemons = sorted(name for name in services if name.startswith("paramd"))
-    [urls] = {service["environment"]["PARAMD_URL"] for service in services.values()}
+    [urls] = {service["environment"]["PARAMD_URL"] for service in services.values() if "environment" in service}
     assert urls == f"tls://paramd{{0..{len(daemons) - 1}}}:7070"
     assert daemons == [f"paramd{i}" for i in range(len(daemons))]
     for name, service in services.items():
         if name.startswith("worker"):
             assert sorted(service["depends_on"]) == daemons
+
+
+def test_with_an_engine_the_daemons_have_a_shard_each_and_the_spare_has_the_state_of_all(secrets, tmp_path):
+    services = compose("docker-compose.cluster.yml")["services"]
+    daemons = sorted(name for name in services if name.startswith("paramd"))
+    for i, name in enumerate([*daemons, "spare"]):
+        flags = [re.sub(r"\$\{\w+:-\}", "", flag) for flag in services[name]["command"]]
+        flags[flags.index("--cluster-engine=")] += "etcd://etcd:2379"
+        assert f"--cluster-advertise=tls://{name}:7070" in flags
+        assert name == "spare" or f"--cluster-shards={len(daemons)}" in flags
+        assert (f"--cluster-shard={i}" if name != "spare" else "--cluster-spare") in flags
+        expect_accepted(*[here(flag, secrets, tmp_path) for flag in flags])
+    assert services["spare"]["profiles"] == services["etcd"]["profiles"] == ["etcd"]
+    own = [services[name]["volumes"][0].split(":")[0] for name in daemons]
+    assert services["spare"]["volumes"] == [f"{volume}:/var/lib/paramd/{i}" for i, volume in enumerate(own)]
 
 
 def test_the_daemons_of_the_compose_file_share_all_but_their_state(secrets, tmp_path):
@@ -245,8 +260,8 @@ def test_the_daemons_of_the_compose_file_share_all_but_their_state(secrets, tmp_
     daemons = [service for name, service in services.items() if name.startswith("paramd")]
     assert len({service["volumes"][0] for service in daemons}) == len({service["ports"][0] for service in daemons}) == 3
     for service in daemons:
-        flags = [re.sub(r"\$\{SLICE\d:-\}", "", flag) for flag in service["command"]]
-        assert flags == one["command"] + ["--slice="]
+        flags = [re.sub(r"\$\{(SLICE\d|ENGINE):-\}", "", flag) for flag in service["command"]]
+        assert [flag for flag in flags if not flag.startswith("--cluster-")] == one["command"] + ["--slice="]
         expect_accepted(*[here(flag, secrets, tmp_path) for flag in flags])
         for key in set(one) - {"command", "environment", "ports", "volumes"}:
             assert service[key] == one[key], key

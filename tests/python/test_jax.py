@@ -439,6 +439,17 @@ def test_a_call_under_jit_is_refused(daemon, job):
             jax.jit(lambda grads: remote.step(params, grads))(params)
 
 
+def test_weights_to_evaluate_with_leave_the_next_step_alone(daemon, job):
+    with paramd.jax.Remote(parameters(), "schedule_free", daemon.url, job=job, learning_rate=0.1) as remote:
+        params = parameters()
+        for _ in range(3):
+            params = remote.step(params, jax.tree_util.tree_map(jnp.ones_like, params))
+        average = remote.pull("eval")
+        assert (flat(average) > flat(params)).all()
+        remote.step(params, jax.tree_util.tree_map(jnp.ones_like, params))
+        assert remote.step_count == 4
+
+
 def test_a_leaf_without_a_gradient_stays(daemon, job):
     params = [jnp.ones(2), None, jnp.ones(3)]
     with paramd.jax.Remote(params, "sgd", daemon.url, job=job, learning_rate=1.0) as remote:

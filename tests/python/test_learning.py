@@ -93,6 +93,10 @@ RULES = [
             swaps={"90000": "200", "5000": "11"}),
     Example(OPTIM, "* ademamix lr=1e-3 alpha=8 alpha_warmup=90000 beta3_warmup=90000 weight_decay=0.01",
             swaps={"90000": "200"}),
+    Example(OPTIM, "* schedule_free lr=2.5e-3 warmup_steps=1000 betas=(0.95, 0.999) weight_decay=0.01",
+            swaps={"1000": "20"}),
+    Example(OPTIM, "* gpa lr=1e-3 weight_decay=0.1 train_interp_coeff=0.7 eval_interp_coeff=0.9967",
+            swaps={"0.9967": "0.8"}),
     Example(OPTIM, "* mars lr=3e-3 weight_decay=0.01 lr_1d=1e-3 weight_decay_1d=0.01"),
     Example(OPTIM, ("wte.* adamw lr=1e-3 weight_decay=0.1",
                     "* muon lr=0.02 weight_decay=0.1 adam_lr=1e-3 adam_weight_decay=0.1")),
@@ -122,9 +126,15 @@ RULES = [
     Example(OPTIM, "learning_rate=0.001 merge_small_dims=no partition_grads_into_blocks=no "
             "preconditioner_update_probability=0.2 preconditioner_lr=0.3 preconditioner_init_scale=100",
             swaps={"learning": "* kron learning"}),
+    Example(OPTIM, "* kron dQ=QUAD learning_rate=3e-3 preconditioner_init_scale=100 merge_small_dims=no "
+            "weight_decay=0.01 root_delay=1", against=3e-3),
+    Example(OPTIM, "* kl_shampoo lr=1e-2 shampoo_beta=0.9 block_size=128 orthogonalize=yes", against=1e-2),
     Example(OPTIM, "* shampoo lr=1e-3 betas=0.9,0.95 epsilon=1e-3 use_merge_dims=no inv_root_override=2 "
             "precondition_frequency=10 preconditioner_config=RootInvKLShampoo preconditioner_config.normalize=yes "
             "grafting_config=Adam"),
+    Example(OPTIM, "* shampoo semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo lr=1e-2 betas=0.9,0.95 "
+            "epsilon=1e-8 precondition_frequency=10 target_parameter_dimensionality=inf max_preconditioner_dim=128",
+            against=1e-2),
     Example(OPTIM, "* soap lr=1e-2 block_size=128", against=1e-2),
     Example(OPTIM, "* kl_shampoo lr=1e-2 shampoo_beta=0.9 block_size=128", against=1e-2),
     Example(OPTIM, "* adafactor learning_rate=0.05 beta1=0.9 factor_map=['.*/attention/':(BATCH,ROW,COLUMN), "
@@ -174,6 +184,15 @@ IN_JAX = [
             'grafting_config={"type": "adam", "beta2": 0.99, "epsilon": 1e-8})'),
     Example(JAX, 'paramd.jax.Remote({"w": jnp.ones(3)}, "sgd", job="durable", learning_rate=0.1, momentum=0.9)',
             swaps={'{"w": jnp.ones(3)}': "params"}),
+    Example(JAX, 'paramd.optax.remote("soap", learning_rate=1e-2, block_size=128)', against=1e-2),
+    Example(JAX, 'paramd.optax.remote("kl_shampoo", learning_rate=1e-2, shampoo_beta=0.9, block_size=128)',
+            against=1e-2),
+    Example(JAX, 'paramd.optax.remote("ademamix", learning_rate=1e-3, alpha=8, alpha_warmup=90000, '
+            'beta3_warmup=90000)', swaps={"90000": "200"}),
+    Example(JAX, 'paramd.optax.remote("mars", learning_rate=3e-3, weight_decay=0.01, lr_1d=1e-3, '
+            'weight_decay_1d=0.01)'),
+    Example(JAX, 'paramd.optax.remote("muon", learning_rate=0.02, adjust_lr_fn="in_out", adam_lr=1e-3)'),
+    Example(JAX, 'paramd.optax.remote("kron", dQ="QUAD", learning_rate=3e-3)', against=3e-3),
     Example(JAX, 'optax.chain(optax.clip_by_global_norm(1.0), paramd.optax.remote("adamw", job="jitted", '
             'learning_rate=1e-2))', against=1e-2),
     Example(f"{PACKAGE}/jax.py", 'paramd.jax.Remote(params, "adamw", learning_rate=1e-3, b2=0.95)'),

@@ -190,6 +190,40 @@ def test_a_graft_is_a_dict_or_an_object_of_upstream_s_class(rule, given):
     assert (found["grafting_config"], found["grafting_config.beta2"]) == ("Adam", "0.5")
 
 
+@dataclasses.dataclass
+class AdamPreconditionerConfig:
+    """As upstream's of 2026."""
+
+    beta2: float = 0.999
+    epsilon: float = 1e-10
+
+
+@faces
+def test_classes_of_2026_are_objects_or_words(rule):
+    found = words(rule("shampoo", {"semantics": 2026, "grafting_config": AdamPreconditionerConfig(beta2=0.5),
+                                   "preconditioner_config": "RootInvKLShampoo"}))
+    assert (found["semantics"], found["grafting_config"]) == ("2026", "Adam")
+    assert found["preconditioner_config"] == "RootInvKLShampoo"
+
+
+@faces
+@pytest.mark.parametrize("kind", ["EigenvalueCorrectedShampoo", "SignDescent", "Adam"])
+def test_a_class_whose_steps_have_their_own_length_gets_no_graft_from_the_preset(rule, kind):
+    given = {"semantics": "2026", "preconditioner_config": kind}
+    assert words(rule("shampoo", given))["grafting_config"] == "none"
+    if kind != "Adam":
+        assert words(rule("shampoo", {**given, "grafting_config": "SGD"}))["grafting_config"] == "SGD"
+
+
+@faces
+def test_exponents_are_a_dict_by_order_and_dimension(rule):
+    found = words(rule("shampoo", {"semantics": "2026", "inverse_exponent_override": {1: 0.5, 2: {0: 0.4, 1: 0}},
+                                   "preconditioner_config": "EigenvalueCorrectedShampoo",
+                                   "ignored_basis_change_dims": {1: 0, 3: [0, 2]}}))
+    assert found["inverse_exponent_override"] == "[1:0.5,2:[0:0.4,1:0]]"
+    assert found["ignored_basis_change_dims"] == "[1:0,3:(0,2)]"
+
+
 @faces
 def test_none_is_no_graft(rule):
     assert words(rule("shampoo", {"grafting_config": None}))["grafting_config"] == "none"

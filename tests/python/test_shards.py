@@ -91,6 +91,13 @@ def test_the_address_may_come_from_the_environment(two, monkeypatch):
         assert np.array_equal(weights["a"], -np.ones(3)) and np.array_equal(weights["b"], -np.ones((2, 2)))
 
 
+def test_a_client_tells_where_the_shards_of_its_job_are(one, two):
+    for daemon in (one, two):
+        with paramd.Client(daemon.url, job="where", rules="* sgd lr=1") as client:
+            assert [shard.url for shard in client.shards] == daemon.url.split(" ")
+            assert [shard.tenure for shard in client.shards] == [0] * len(daemon.pids)   # they have no engine
+
+
 def test_too_many_shards_for_a_model_are_refused_in_words(two):
     with paramd.Client(two.url, job="small", rules="* sgd lr=1") as client, \
             pytest.raises(paramd.Error, match="shard"):

@@ -531,6 +531,7 @@ def test_a_state_with_thawed_parameters_goes_on_where_they_are_frozen_again(daem
 
 PLANNED = {"adamw": {}, "sgd": {"momentum": 0.9}, "nadam": {}, "rprop": {}, "asgd": {}, "adafactor": {"lr": 0.01},
            "kron": {}, "lamb": {}, "lion": {}, "delayed_nesterov": {"period": 4}, "ademamix": {}, "mars": {},
+           "schedule_free": {}, "schedule_free_sgd": {}, "gpa": {"lr": 0.01},
            "muon": {"normuon": True},
            "scalable_shampoo": {"block_size": 4},
            "shampoo": {"precondition_frequency": 3, "root_delay": 2}}

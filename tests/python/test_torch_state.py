@@ -155,6 +155,8 @@ FIRST_ORDER = {"sgd": ("SGD", {"lr": 0.1, "momentum": 0.9}), "adam": ("Adam", {"
                "rprop": ("Rprop", {"lr": 1e-2}), "asgd": ("ASGD", {"lr": 1e-2, "t0": 2.0}),
                "ademamix": ("AdEMAMix", {"lr": 1e-2, "alpha_warmup": 6, "beta3_warmup": 8}),
                "mars": ("MARS", {"lr": 1e-2}), "mars-lion": ("MARS", {"lr": 1e-2, "mars_type": "mars-lion"}),
+               "schedule_free": ("AdamWScheduleFree", {"lr": 1e-2, "warmup_steps": 5, "weight_decay": 0.1}),
+               "schedule_free_sgd": ("SGDScheduleFree", {"lr": 0.1, "momentum": 0.8, "r": 1.0}),
                "mars-amsgrad": ("MARS", {"lr": 1e-2, "amsgrad": True, "optimize_1d": True})}
 
 
@@ -166,6 +168,7 @@ def test_there_and_back_again(daemon, case, tmp_path):
     upstream = getattr(torch.optim, name, None) or getattr(upstream_optim, name)
     alone = mlp()
     ref = upstream(alone.parameters(), **hypers)
+    getattr(ref, "train", bool)()               # Schedule-Free's begin in their eval mode
     expected = train(alone, ref, range(12))
 
     model = mlp()

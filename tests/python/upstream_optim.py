@@ -127,3 +127,88 @@ class SingleDeviceMuonWithAuxAdam(torch.optim.Optimizer):
         average = state.setdefault("exp_avg", torch.zeros_like(grad)).lerp_(grad, 1 - beta1)
         square = state.setdefault("exp_avg_sq", torch.zeros_like(grad)).lerp_(grad.square(), 1 - beta2)
         return average / (1 - beta1 ** state["step"]) / ((square / (1 - beta2 ** state["step"])).sqrt() + group["eps"])
+
+
+class _ScheduleFree(torch.optim.Optimizer):
+    """facebookresearch/schedule_free, without foreach: what its two optimizers share."""
+
+    _state = ()
+
+    def __init__(self, params: Any, **defaults: Any) -> None:
+        super().__init__(params, {"warmup_steps": 0, "r": 0.0, "weight_lr_power": 2.0, "weight_decay": 0.0, "k": 0,
+                                  "weight_sum": 0.0, "lr_max": -1.0, "train_mode": False, "foreach": False, **defaults})
+
+    def _direction(self, group: Any, state: Any, p: Any) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    def _beta(group: Any) -> float:
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def _switch(self, to_train: bool) -> None:
+        for group in self.param_groups:
+            beta = self._beta(group)
+            for p in group["params"] if group["train_mode"] != to_train else ():
+                if "z" in self.state[p]:
+                    p.lerp_(self.state[p]["z"], 1 - beta if to_train else 1 - 1 / beta)
+            group["train_mode"] = to_train
+
+    def train(self) -> None:
+        self._switch(True)
+
+    def eval(self) -> None:
+        self._switch(False)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            assert group["train_mode"]
+            count, beta = group["k"] + 1, self._beta(group)
+            rate = group["lr"] * min(1.0, count / group["warmup_steps"] if group["warmup_steps"] else 1.0)
+            group["lr_max"] = max(rate, group["lr_max"])
+            weight = count ** group["r"] * group["lr_max"] ** group["weight_lr_power"]
+            group["weight_sum"] += weight
+            share = weight / group["weight_sum"] if group["weight_sum"] else 0.0
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if not state:
+                    state["z"] = p.clone()
+                    state.update({name: torch.zeros_like(p) for name in self._state})
+                step = self._direction(group, state, p) + group["weight_decay"] * p
+                p.lerp_(state["z"], share).add_(step, alpha=rate * (beta * (1 - share) - 1))
+                state["z"].sub_(step, alpha=rate)
+            group["k"] = count
+
+
+class AdamWScheduleFree(_ScheduleFree):
+    """Its AdamW, without inner momentum."""
+
+    _state = ("exp_avg_sq",)
+
+    def __init__(self, params: Any, lr: float = 2.5e-3, betas: Any = (0.9, 0.999), eps: float = 1e-8,
+                 **others: Any) -> None:
+        super().__init__(params, lr=lr, betas=betas, eps=eps, inner_momentum=0.0, **others)
+
+    @staticmethod
+    def _beta(group: Any) -> float:
+        return float(group["betas"][0])
+
+    def _direction(self, group: Any, state: Any, p: Any) -> Any:
+        beta2 = group["betas"][1]
+        state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        return p.grad / state["exp_avg_sq"].div(1 - beta2 ** (group["k"] + 1)).sqrt_().add_(group["eps"])
+
+
+class SGDScheduleFree(_ScheduleFree):
+    """Its SGD."""
+
+    def __init__(self, params: Any, lr: float = 1.0, momentum: float = 0.9, **others: Any) -> None:
+        super().__init__(params, lr=lr, momentum=momentum, **others)
+
+    @staticmethod
+    def _beta(group: Any) -> float:
+        return float(group["momentum"])
+
+    def _direction(self, group: Any, state: Any, p: Any) -> Any:
+        return p.grad

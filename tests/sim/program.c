@@ -626,6 +626,13 @@ static bool is_pushed_again(const sim_worker *w, const pd_item *item)
     return item->outcome <= 0 && sim_mix(w->job->number + 43, w->rank, w->step, 9) % 2 == 0;
 }
 
+/* Returns which weights a worker pulls after a step. The simulator's optimizers have one form of weights alone, so both
+ * must have the same bits; the store is asked for one of them. */
+static pd_weights_form form_of(const sim_worker *w)
+{
+    return w->step % 2 == 0 ? PD_FORM_EVAL : PD_FORM_TRAIN;
+}
+
 /* Pushes parameters again. The bytes are the same, except that finite gradients replace refused infinite ones. In the
  * phase PULLING, repeats the pull instead. */
 static int send_again(sim_worker *w, call *c, pd_error *err)
@@ -633,7 +640,7 @@ static int send_again(sim_worker *w, call *c, pd_error *err)
     size_t n = 0;
 
     c->again_ns = 0;
-    if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, err);
+    if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, form_of(w), &c->ticket, err);
     for (size_t i = 0; i < c->n; i++)
         if (is_pushed_again(w, &c->items[i])) c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
     if (n < c->n) w->unsent = w->step;
@@ -665,7 +672,7 @@ static bool pull(sim_worker *w)
     while (c < w->calls + w->n_calls && (c->pulls || c->n == 0)) c++;
     if (c == w->calls + w->n_calls) return false;
     c->pulls = true;
-    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK)
+    if (pd_core_pull(w->core, c->items, c->n, w->step, form_of(w), &c->ticket, &err) != PD_OK)
         sim_worker_end_refused(w, err.code, err.text);
     else
         sim_program_go_on(w, PULLING);

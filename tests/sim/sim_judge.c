@@ -634,6 +634,7 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     if (effect->kind == PD_EFF_JOB_GONE) note_end(s, effect);
     if (effect->kind == PD_EFF_LOG) check_excuse(s, store, &effect->u.log);
     if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
+    if (effect->u.closed.n > 0 && effect->u.closed.at[0].read_out) return; /* no round has closed */
     if ((h = history_of(s, effect->job)) == NULL && (h = take_over(s, job)) == NULL) h = begin_history(s, job);
     if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
         sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike",

@@ -101,6 +101,7 @@ void sim_plan_draw_params(sim_job *job, uint64_t chunk, uint64_t *r)
     }
 }
 
+/* All have a weight_decay of 0, to which the fault SIM_SET sets it. */
 static const char *const slow_rules[] = {
     "* sgd lr=0.5 momentum=0.5",
     "* adam lr=0.01",
@@ -110,6 +111,12 @@ static const char *const slow_rules[] = {
     "start_preconditioning_step=1",
     "* shampoo lr=0.1 max_preconditioner_dim=8 precondition_frequency=1 start_preconditioning_step=1",
     "* kron learning_rate=0.01 root_delay=0",
+    "* kron dQ=QUAD learning_rate=0.01 root_delay=1 merge_small_dims=no",
+    "* soap lr=0.01 block_size=4 precondition_frequency=2 weight_decay=0 orthogonalize=yes",
+    "* kl_shampoo lr=0.01 block_size=8 precondition_frequency=3 root_delay=2 weight_decay=0",
+    "* ademamix lr=0.01 weight_decay=0 alpha=8",
+    "* mars lr=0.01",
+    "* muon lr=0.01 weight_decay=0 normuon=yes",
 };
 
 void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r)

@@ -264,7 +264,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     memset(io, 0, sizeof *io);
     io->core = core;
     io->urls = urls;
-    io->n_urls = n_urls;
+    (void)n_urls;
     io->done_fd = -1;
     io->pump = (pd_pump){ .core = core, .enter = enter_core, .leave = leave_core, .arg = io };
     *t = (thread){ .next = threads,
@@ -307,38 +307,28 @@ void pd_io_leave(pd_io *io)
         set_alarm(t);
 }
 
-static void remove_waiter(pd_io *io, const pd_waiter *waiter)
-{
-    pd_waiter **at = &io->waiters;
-
-    while (*at != waiter) at = &(*at)->next;
-    *at = waiter->next;
-}
-
 void pd_io_watch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    waiter->told = waiter->failed = false;
-    waiter->next = io->waiters;
-    io->waiters = waiter;
+    pd_waiter_add(&io->waiters, waiter);
     pd_io_leave(io);
 }
 
 void pd_io_unwatch(pd_io *io, pd_waiter *waiter)
 {
     pd_io_enter(io);
-    remove_waiter(io, waiter);
+    pd_waiter_remove(&io->waiters, waiter);
 }
 
 bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 {
     double end = pd_clock_seconds() + seconds;
-    pd_waiter waiter = { .ticket = ticket, .next = io->waiters };
+    pd_waiter waiter = { .ticket = ticket };
 
-    io->waiters = &waiter;
+    pd_waiter_add(&io->waiters, &waiter);
     ring(thread_of(io));
     while (!pd_core_done(io->core, ticket) && pd_clock_seconds() < end) wait_until(running, ns_of(end));
-    remove_waiter(io, &waiter);
+    pd_waiter_remove(&io->waiters, &waiter);
     return pd_core_done(io->core, ticket);
 }
 
@@ -371,6 +361,12 @@ int pd_secure_open(pd_secure *out, const pd_tls_files *files, const pd_address *
     (void)files, (void)urls, (void)n, (void)err;
     memset(out, 0, sizeof *out);
     return PD_OK;
+}
+
+pd_tls_files pd_secure_files(const pd_secure *secure)
+{
+    (void)secure;
+    return (pd_tls_files){ 0 };
 }
 
 void pd_secure_close(pd_secure *secure)

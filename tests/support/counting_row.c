@@ -7,6 +7,7 @@ enum { SLOT_FIRST, SLOT_ROOT };
 
 static const pd_hyper counting_hypers[] = {
     { "lr", PD_REAL, 1, 0, INFINITY, NULL, "learning rate", true, false },
+    { "counts_empty", PD_FLAG, 0, 0, 1, NULL, "steps without a gradient count", false, false },
     { .name = NULL },
 };
 
@@ -49,6 +50,11 @@ static int refuse(const pd_task_view *task, pd_error *err)
     return pd_fail(err, PD_FAILED_PRECONDITION, "the root of step %lld is too large", (long long)task->count);
 }
 
+static bool counts_empty(const double *hyper)
+{
+    return hyper[1] != 0;
+}
+
 const pd_optimizer_ops counting_row = {
     .name = "counting",
     .about = "for tests: counts by group, and refuses",
@@ -62,6 +68,7 @@ const pd_optimizer_ops counting_row = {
     .task = counting_task,
     .refusal = refuse,
     .counts_by_group = true,
+    .counts_empty = counts_empty,
 };
 
 const pd_optimizer_ops *const *counting_rows(void)

@@ -5,8 +5,8 @@
  *     task, each step  R <- F, or, where F > COUNTING_LIMIT, it fails and the step is refused         slot "root"
  *     late             w <- w - count G
  *
- * So the weights show which count each step had. The optimizer is not in the table of optimizers: give it to a store in
- * its configuration. */
+ * So the weights show which count each step had. With the hyperparameter counts_empty, rounds without any gradient
+ * count. The optimizer is not in the table of optimizers: give it to a store in its configuration. */
 #ifndef COUNTING_ROW_H
 #define COUNTING_ROW_H
 

@@ -210,6 +210,16 @@ test_daemon *daemon_start(const char *const *flags)
     return daemon;
 }
 
+test_daemon *daemon_start_until(const char *const *flags, const char *text)
+{
+    test_daemon *daemon = new_daemon(flags);
+
+    if (daemon_says(daemon, text, patient(30))) return daemon;
+    daemon_kill(daemon);
+    fail_msg("the daemon did not say \"%s\"", text);
+    return NULL;
+}
+
 typedef struct ending {
     test_daemon *daemon;
     int status;
@@ -228,6 +238,11 @@ static int await_end(test_daemon *daemon, double seconds)
 
     await(has_ended, &e, seconds);
     return e.status;
+}
+
+int daemon_await_end(test_daemon *daemon, double seconds)
+{
+    return await_end(daemon, seconds);
 }
 
 /* Returns whether the daemon has ended, or its log says that it has got the signal. */
@@ -264,6 +279,18 @@ int daemon_stop(test_daemon *daemon, double seconds)
     if (status != 0) show_log(daemon);
     discard(daemon);
     return status;
+}
+
+void daemons_start(test_daemon **daemons, size_t n, char folder[64])
+{
+    strcpy(folder, "/tmp/paramd-daemons-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < n; i++) {
+        char directory[100];
+        const char *flags[] = { directory, "--step-threads=1", "--pool-threads=1", NULL };
+        snprintf(directory, sizeof directory, "--state-dir=%s/%zu", folder, i);
+        daemons[i] = daemon_start(flags);
+    }
 }
 
 int daemons_stop(test_daemon **daemons, size_t n, const char *folder)

@@ -17,9 +17,17 @@ typedef struct test_daemon {
 /* Starts $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL: none) and waits until it listens. Adds --listen
  * 127.0.0.1:0 unless a flag begins with "--listen". Fails the test if the daemon does not listen. */
 test_daemon *daemon_start(const char *const *flags);
+/* Starts the daemon as daemon_start does, but waits until its log has `text`, since it does not listen for workers yet.
+ * Its port and URL are not set. */
+test_daemon *daemon_start_until(const char *const *flags, const char *text);
+/* Waits until the daemon ends by itself. Returns its exit status, 128 + signal, or -1: it still runs. */
+int daemon_await_end(test_daemon *daemon, double seconds);
 /* Sends SIGTERM, waits at most `seconds`, then kills the daemon. Returns its exit status, 128 + signal, or -1: it was
  * killed. Frees `daemon`. */
 int daemon_stop(test_daemon *daemon, double seconds);
+/* Makes a folder, and starts n daemons that have state directories in it, one thread for steps and one of the pool.
+ * `folder` receives its path. */
+void daemons_start(test_daemon **daemons, size_t n, char folder[64]);
 /* Stops n daemons, each within 20 s, and removes their folder. Returns 0 if all have exited with status 0. */
 int daemons_stop(test_daemon **daemons, size_t n, const char *folder);
 /* Stops the daemon within 20 s, and checks that it exits with status 0. Frees `daemon`. */

@@ -9,11 +9,11 @@
 #include "daemon_process.h"
 #include "test.h"
 
-bool http_answers(int port, const char *request, const char *expected)
+const char *http_answer(int port, const char *request)
 {
     const struct timeval limit = { .tv_sec = (time_t)patient(10) };
     int fd = loopback_connect(port);
-    static char answer[65536];
+    static char answer[256 * 1024];
     size_t n = 0;
     ssize_t got;
 
@@ -22,7 +22,12 @@ bool http_answers(int port, const char *request, const char *expected)
     while (n < sizeof answer - 1 && (got = recv(fd, answer + n, sizeof answer - 1 - n, 0)) > 0) n += (size_t)got;
     answer[n] = '\0';
     close(fd);
-    return strstr(answer, expected) != NULL;
+    return answer;
+}
+
+bool http_answers(int port, const char *request, const char *expected)
+{
+    return strstr(http_answer(port, request), expected) != NULL;
 }
 
 int loopback_connect(int port)

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 
 /* Sends a request to a port of 127.0.0.1, and reads to the end of the answer, or until nothing comes for 10 seconds.
- * Returns whether the answer, of at most 64 KiB, has the expected text. */
+ * Returns the answer, of at most 256 KiB, with its head. It is valid until the next call. */
+const char *http_answer(int port, const char *request);
+/* Does the same, and returns whether the answer has the expected text. */
 bool http_answers(int port, const char *request, const char *expected);
 
 /* Connects to a port of this machine. */

@@ -311,6 +311,8 @@ void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
     hello.creator = p->creator;
     hello.life = p->life;
     hello.cluster = p->cluster;
+    hello.tenure = p->tenure;
+    hello.shards_known = p->shards_known;
     hello.rank = p->rank;
     hello.slots = p->slots;
     hello.course = p->course;

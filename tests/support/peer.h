@@ -24,6 +24,8 @@ typedef struct peer {
     uint64_t creator;         /* number that tells the job from others; the peer's welcomes contain it */
     uint64_t cluster;         /* cluster number in the peer's welcomes; 0: the peer is alone */
     uint64_t life;            /* life of the job, in the peer's welcomes */
+    uint64_t tenure;          /* in the peer's welcomes; 0: the peer has no table of shards */
+    uint32_t shards_known;    /* in the peer's welcomes */
     size_t split;             /* most bytes of an answer that the core gets at a time */
     uint8_t wire[WIRE_BYTES]; /* bytes that the core has sent and the test has not read */
     size_t n;

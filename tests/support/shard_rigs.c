@@ -51,7 +51,9 @@ static void describe(shard_rigs *s, uint32_t shard)
     pd_settle_free(job->steps.together.settle);
     job->steps.together.settle = NULL;
     assert_true(pd_steps_settle(&job->steps));
-    assert_int_equal(pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)), PD_OK);
+    assert_int_equal(
+        pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps.values, job->steps.rules, job->steps.n_rules)),
+        PD_OK);
 }
 
 static void initialise(rig *r, uint32_t param, const float *values, int64_t n)

@@ -58,14 +58,12 @@ static void answer(int fd, const shard_request *to, const ProtobufCMessage *mess
     free(frame);
 }
 
-static void refuse(const shard_server *s, int fd, const shard_request *to)
+static void refuse(int fd, const shard_request *to, int code, const char *text)
 {
     uint8_t *frame;
     size_t bytes;
 
-    if (pd_frame_pack_error(&frame, &bytes, to->prefix.method, 0, to->prefix.request, atomic_load(&s->code),
-                            "refused by the test", 0) != PD_OK)
-        abort();
+    if (pd_frame_pack_error(&frame, &bytes, to->prefix.method, 0, to->prefix.request, code, text, 0) != PD_OK) abort();
     send_all(fd, frame, bytes);
     free(frame);
 }
@@ -75,6 +73,11 @@ static void greet(shard_server *s, int fd, const shard_request *request)
     const Paramd__HelloRequest *asked = request->message;
     Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
 
+    if (asked->tenure > 0 &&
+        (asked->tenure > (uint64_t)atomic_load(&s->tenure) || (asked->shards > 1 && asked->shard != s->number))) {
+        refuse(fd, request, PD_UNAVAILABLE, "another one has this shard");
+        return;
+    }
     s->shards = asked->shards;
     s->cluster = asked->cluster;
     hello.protocol = PD_PROTOCOL_VERSION;
@@ -88,6 +91,9 @@ static void greet(shard_server *s, int fd, const shard_request *request)
     hello.seed = s->seed;
     hello.cluster = CLUSTER;
     hello.creator = LIFE + s->number;
+    hello.tenure = (uint64_t)atomic_load(&s->tenure);
+    hello.shards_known = hello.tenure > 0 ? (uint32_t)s->all->n : 0;
+    if (hello.shards_known > 1 && asked->follows && asked->shards <= 1) hello.creator = hello.cluster = 0;
     hello.life = s->life;
     answer(fd, request, &hello.base, NULL, 0);
 }
@@ -211,6 +217,45 @@ static void take_weights(shard_server *s, int fd, const shard_request *request)
     answer(fd, request, &ok.base, NULL, 0);
 }
 
+static void tell_shards(const shard_server *s, int fd, const shard_request *request)
+{
+    Paramd__ShardsReply reply = PARAMD__SHARDS_REPLY__INIT;
+    Paramd__ShardInfo one[SHARDS_MOST], *list[SHARDS_MOST];
+    Paramd__SpareInfo spare[SHARDS_MOST], *spares[SHARDS_MOST];
+    char urls[SHARDS_MOST][32], spare_urls[SHARDS_MOST][32];
+
+    for (size_t i = 0; i < s->all->n; i++) {
+        paramd__shard_info__init(list[i] = &one[i]);
+        snprintf(urls[i], sizeof urls[i], "127.0.0.1:%d", s->all->at[atomic_load(&s->all->owner[i])].port);
+        one[i].shard = (uint32_t)i;
+        one[i].url = urls[i];
+        one[i].tenure = (uint64_t)atomic_load(&s->all->tenure[i]);
+    }
+    for (size_t i = 0; i < s->all->spares; i++) {
+        paramd__spare_info__init(spares[i] = &spare[i]);
+        snprintf(spare_urls[i], sizeof spare_urls[i], "127.0.0.1:%d", s->all->at[s->all->n + i].port);
+        spare[i].url = spare_urls[i];
+    }
+    reply.n_shards = s->all->n;
+    reply.shards = list;
+    reply.n_spares = s->all->spares;
+    reply.spares = spares;
+    answer(fd, request, &reply.base, NULL, 0);
+}
+
+/* Tells the worker that the table has changed, if that is news. */
+static void tell_moved(shard_server *s, int fd)
+{
+    const shard_request nobody = { .prefix = { .method = PD_HEARTBEAT } };
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    int version = atomic_load(&s->all->version);
+
+    if (version == atomic_load(&s->told)) return;
+    atomic_store(&s->told, version);
+    ok.moved = (uint64_t)version;
+    answer(fd, &nobody, &ok.base, NULL, 0);
+}
+
 static void carry_out(shard_server *s, int fd, const shard_request *request)
 {
     Paramd__Ok ok = PARAMD__OK__INIT;
@@ -220,6 +265,7 @@ static void carry_out(shard_server *s, int fd, const shard_request *request)
     switch (request->prefix.method) {
     case PD_HELLO: greet(s, fd, request); break;
     case PD_DECLARE: declare(s, fd, request); break;
+    case PD_SHARDS: tell_shards(s, fd, request); break;
     case PD_INIT: take_weights(s, fd, request); break;
     case PD_PUSH:
     case PD_PUSH_PULL: push(s, fd, request); break;
@@ -246,9 +292,10 @@ static void serve_one(shard_server *s, int fd, const shard_request *request)
 
     usleep((useconds_t)atomic_load(&s->late_ms) * 1000);
     atomic_fetch_add(&s->came[method], 1);
+    tell_moved(s, fd);
     if (atomic_load(&s->ignores) == method) return;
     if (atomic_load(&s->refuses) == method && atomic_fetch_sub(&s->refusals, 1) > 0)
-        refuse(s, fd, request);
+        refuse(fd, request, atomic_load(&s->code), "refused by the test");
     else
         carry_out(s, fd, request);
 }
@@ -317,15 +364,16 @@ static void listen_on(shard_server *s)
     s->port = ntohs(address.sin_port);
 }
 
-shard_servers *shard_servers_start(size_t n, const shard_place *places, size_t n_params)
+static shard_servers *start(size_t n, size_t spares, const shard_place *places, size_t n_params)
 {
     shard_servers *all = calloc(1, sizeof *all);
     char *at = all->urls;
 
     all->n = n;
     all->n_params = n_params;
+    all->spares = spares;
     memcpy(all->places, places, n_params * sizeof *places);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n + spares; i++) {
         shard_server *s = &all->at[i];
         s->all = all;
         s->number = (uint32_t)i;
@@ -336,16 +384,60 @@ shard_servers *shard_servers_start(size_t n, const shard_place *places, size_t n
         atomic_store(&s->refuses, PD_METHODS);
         atomic_store(&s->ignores, PD_METHODS);
         listen_on(s);
-        at += sprintf(at, "%s127.0.0.1:%d", i > 0 ? " " : "", s->port);
+        if (i < n) at += sprintf(at, "%s127.0.0.1:%d", i > 0 ? " " : "", s->port);
     }
-    for (size_t i = 0; i < n; i++) pthread_create(&all->at[i].thread, NULL, run, &all->at[i]);
     return all;
+}
+
+static void run_all(shard_servers *all)
+{
+    for (size_t i = 0; i < all->n + all->spares; i++) pthread_create(&all->at[i].thread, NULL, run, &all->at[i]);
+}
+
+shard_servers *shard_servers_start(size_t n, const shard_place *places, size_t n_params)
+{
+    shard_servers *all = start(n, 0, places, n_params);
+
+    run_all(all);
+    return all;
+}
+
+shard_servers *shard_servers_start_followed(size_t n, size_t spares, const shard_place *places, size_t n_params)
+{
+    shard_servers *all = start(n, spares, places, n_params);
+
+    for (size_t i = 0; i < n; i++) {
+        atomic_store(&all->owner[i], (int)i);
+        atomic_store(&all->tenure[i], 10 + (int)i);
+        atomic_store(&all->at[i].tenure, 10 + (int)i);
+    }
+    for (size_t i = n; i < n + spares; i++) atomic_store(&all->at[i].down, true);
+    run_all(all);
+    return all;
+}
+
+void shard_servers_move(shard_servers *all, uint32_t shard, size_t to, bool notice)
+{
+    static atomic_int tenures = 100;
+    const shard_server *from = &all->at[atomic_load(&all->owner[shard])];
+    shard_server *s = &all->at[to];
+
+    s->number = shard;
+    memcpy(s->weights, from->weights, sizeof s->weights);
+    memcpy(s->step, from->step, sizeof s->step);
+    atomic_store(&s->initialised, atomic_load(&from->initialised));
+    s->note_step = from->note_step;
+    atomic_store(&s->tenure, atomic_fetch_add(&tenures, 1));
+    atomic_store(&s->down, false);
+    atomic_store(&all->owner[shard], (int)to);
+    atomic_store(&all->tenure[shard], atomic_load(&s->tenure));
+    if (notice) atomic_fetch_add(&all->version, 1);
 }
 
 void shard_servers_end(shard_servers *all)
 {
     atomic_store(&all->stop, true);
-    for (size_t i = 0; i < all->n; i++) {
+    for (size_t i = 0; i < all->n + all->spares; i++) {
         pthread_join(all->at[i].thread, NULL);
         close(all->at[i].listener);
     }

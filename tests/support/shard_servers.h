@@ -40,6 +40,8 @@ typedef struct shard_server {
     _Atomic unsigned refuses, ignores;
     atomic_int code, refusals, late_ms;
     atomic_bool down;   /* it takes no connections, and ends the one that it has */
+    atomic_int tenure;  /* in its answers to Hello; 0: the servers have no table of shards */
+    atomic_int told;    /* number of notices of the table that it has sent */
     atomic_bool serves; /* it has a connection */
     /* What it has: weights and steps by handle; initial weights have come; how often each method came. */
     float weights[SHARD_HANDLES][SHARD_ROOM];
@@ -57,10 +59,19 @@ typedef struct shard_servers {
     shard_server at[SHARDS_MOST];
     char urls[256]; /* the list for the client */
     atomic_bool stop;
+    /* The table of shards: which server has each shard, and with which tenure. `n` servers are shards at first, and
+     * `spares` more wait. version: number of changes, each of which the servers tell their workers. */
+    size_t spares;
+    atomic_int owner[SHARDS_MOST], tenure[SHARDS_MOST], version;
 } shard_servers;
 
 /* Starts n servers for these parameters. */
 shard_servers *shard_servers_start(size_t n, const shard_place *places, size_t n_params);
+/* Starts n servers that have a table of shards, and `spares` more that have no shard yet. */
+shard_servers *shard_servers_start_followed(size_t n, size_t spares, const shard_place *places, size_t n_params);
+/* Lets server `to` take over a shard, with what the present owner has. The owner is not told. `notice`: the other
+ * servers tell their workers. */
+void shard_servers_move(shard_servers *all, uint32_t shard, size_t to, bool notice);
 void shard_servers_end(shard_servers *all);
 
 #endif

@@ -14,6 +14,8 @@
  *     GROUP(set_up, tear_down);                      runs them once, around all tests of the file
  *     GROUP_OBJECT(daemon_start(NULL), daemon_end);  makes and frees an object that all tests of the file share
  *     TEST_PROGRAM(name) { ... return status; }      runs tests that are counted only when they run
+ *     WITH_THREADS();                                the tests start threads, so they also run under ThreadSanitizer;
+ *                                                    tests in tests/unit fail where one starts without it
  *
  * A file's tests run in the order of its source. support/runner/runner.c runs them. */
 #ifndef TEST_H
@@ -35,7 +37,15 @@
 
 #include "oom.h"
 
-typedef enum test_kind { TEST_PLAIN, TEST_OWN_FIXTURE, TEST_EACH, TEST_FIXTURE, TEST_GROUP, TEST_RUNS } test_kind;
+typedef enum test_kind {
+    TEST_PLAIN,
+    TEST_OWN_FIXTURE,
+    TEST_EACH,
+    TEST_FIXTURE,
+    TEST_GROUP,
+    TEST_RUNS,
+    TEST_THREADS
+} test_kind;
 
 typedef struct test_entry {
     const char *file, *name;
@@ -101,6 +111,8 @@ void test_register(test_entry *entry);
 
 #define EACH_TEST(set_up, tear_down) TEST_AROUND(each_test, TEST_EACH, set_up, tear_down)
 #define GROUP(set_up, tear_down) TEST_AROUND(all_tests, TEST_GROUP, set_up, tear_down)
+
+#define WITH_THREADS() TEST_AROUND(with_threads, TEST_THREADS, NULL, NULL)
 
 #define FIXTURE_OF(type, begin, end)                                                                                   \
     static int make_fixture(void **state)                                                                              \

@@ -4,8 +4,23 @@
 #include "test.h"
 
 const char *const vectors_rows[VECTORS_ROWS] = {
-    "adam", "adamw", "adagrad", "rmsprop",          "nadam",    "radam", "adamax", "adadelta", "rprop",
-    "asgd", "lamb",  "lion",    "delayed_nesterov", "ademamix",
+    "adam",
+    "adamw",
+    "adagrad",
+    "rmsprop",
+    "nadam",
+    "radam",
+    "adamax",
+    "adadelta",
+    "rprop",
+    "asgd",
+    "lamb",
+    "lion",
+    "delayed_nesterov",
+    "ademamix",
+    "schedule_free",
+    "schedule_free_sgd",
+    "gpa",
 };
 
 pd_hypers vectors_hypers(const char *row, const char *const *options)
@@ -42,6 +57,16 @@ pd_model *vectors_model(const pd_hypers *hypers, const int64_t *n, size_t count,
     return model;
 }
 
+pd_model *vectors_model_of(const pd_hypers *hypers, pd_shape shape, int threads)
+{
+    pd_declaration param = { .name = "w", .shape = shape, .hypers = *hypers };
+    pd_model *model;
+    pd_error err;
+
+    if (pd_model_new(&model, &param, 1, threads, &err) != PD_OK) fail_msg("%s", err.text);
+    return model;
+}
+
 void vectors_step(pd_model *model, const float *gradient, const float *before, float *after, const pd_hypers *now)
 {
     pd_step_io io = { .gradient = gradient, .before = before, .after = after };
@@ -61,6 +86,38 @@ static float noise(int64_t i, int t)
 void vectors_fill(float *at, int64_t n, int t)
 {
     for (int64_t i = 0; i < n; i++) at[i] = noise(i, t);
+}
+
+void vectors_check_threads(const pd_hypers *hypers, pd_shape shape)
+{
+    pd_model *models[3];
+    float *w[3], *other, *gradient;
+    int64_t n;
+    size_t bytes;
+
+    pd_shape_elements(&shape, &n);
+    bytes = (size_t)n * sizeof(float);
+    other = malloc(bytes);
+    gradient = malloc(bytes);
+    for (int i = 0; i < 3; i++) {
+        models[i] = vectors_model_of(hypers, shape, i + 1);
+        w[i] = malloc(bytes);
+        vectors_fill(w[i], n, 0);
+    }
+    for (int s = 1; s <= 2; s++) {
+        vectors_fill(gradient, n, s);
+        vectors_step(models[0], gradient, w[0], w[0], NULL);
+        vectors_step(models[1], gradient, w[1], w[1], NULL);
+        vectors_step(models[2], gradient, w[2], other, NULL);
+        memcpy(w[2], other, bytes);
+    }
+    for (int i = 1; i < 3; i++) assert_memory_equal(w[0], w[i], bytes);
+    for (int i = 0; i < 3; i++) {
+        pd_model_free(models[i]);
+        free(w[i]);
+    }
+    free(other);
+    free(gradient);
 }
 
 void vectors_slot(const pd_model *model, const char *slot, float *out, int64_t n)

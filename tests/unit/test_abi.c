@@ -24,7 +24,7 @@ static const known structs[STRUCTS] = {
     KNOWN(pd_client_param, fragment),
     KNOWN(pd_item, version),
     KNOWN(pd_scalar, weight),
-    KNOWN(pd_push_options, lost),
+    KNOWN(pd_push_options, form),
     KNOWN(pd_client_stats, replayed),
     KNOWN(pd_item_count, counted),
     KNOWN(pd_diloco_options, weigh_tokens),

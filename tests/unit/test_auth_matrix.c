@@ -198,6 +198,11 @@ static void send_share(scene *s, int fd)
     scene_send(s, fd, PD_SHARE, &share.base, 0);
 }
 
+static void send_shards(scene *s, int fd)
+{
+    scene_say(s, fd, PD_SHARDS);
+}
+
 static void send_release(scene *s, int fd)
 {
     Paramd__ReleaseRequest release = PARAMD__RELEASE_REQUEST__INIT;
@@ -274,6 +279,8 @@ static const row rows[] = {
     { PD_KICK, "", OPERATOR, send_kick, "-?--++" },
     { PD_SETTLE, "", WORKER, send_settle, "---+++" },
     { PD_GO_BACK, "of a job", OPERATOR, send_go_back, "-?--++" },
+    { PD_SHARDS, "of a worker", WORKER, send_shards, "---+++" },
+    { PD_SHARDS, "of an operator", OPERATOR, send_shards, "-+++++" },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -10,6 +10,8 @@
 #include "store_inside.h"
 #include "optimizer_ops.h"
 
+WITH_THREADS();
+
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */
 #else
@@ -437,6 +439,52 @@ TEST(a_disk_that_fails_is_reported_and_tried_again)
     assert_int_equal(info->checkpoint_age_ms, 2000);
     assert_true(info->checkpoint_bytes > 0);
     assert_string_equal(info->checkpoint_error, "");
+    rig_free(&r);
+}
+
+TEST(an_operator_is_told_the_step_of_the_checkpoint_and_a_worker_the_durable_one)
+{
+    enum { OPERATOR = 99 };
+    pd_store_config config = durable_config();
+    rig r;
+
+    durable_job_start(&r, &config, "durability=log checkpoint_every=0");
+    for (uint64_t step = 1; step <= 2; step++) durable_job_step(&r, step);
+    r.lazy_disk = true;
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 2, 60), PD_OK);
+    durable_job_step(&r, 3);
+    assert_int_equal(r.durable, 3); /* by its record */
+    r.lazy_disk = false;
+    rig_write_checkpoint(&r);
+    rig_work(&r);
+    assert_int_equal(r.disk->step, 2);
+    assert_int_equal(r.checkpoint_step, 2);
+    assert_int_equal(rig_checkpoint(&r, NULL, DURABLE_CONN, 3, 60), PD_OK);
+    assert_int_equal(r.checkpoint_step, 3);
+    assert_int_equal(r.disk->step, 2);
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 3, 60), PD_OK);
+    rig_work(&r);
+    assert_int_equal(r.disk->step, 3);
+    assert_int_equal(r.checkpoint_step, 3);
+    rig_free(&r);
+}
+
+TEST(an_operator_waits_for_a_checkpoint_of_the_step_although_its_record_is_durable)
+{
+    enum { OPERATOR = 99 };
+    pd_store_config config = durable_config();
+    rig r;
+
+    durable_job_start(&r, &config, "durability=log checkpoint_every=2");
+    r.lazy_disk = true;
+    for (uint64_t step = 1; step <= 3; step++) durable_job_step(&r, step);
+    assert_non_null(r.checkpointing);
+    assert_int_equal(rig_checkpoint(&r, "job", OPERATOR, 3, 60), PD_OK);
+    r.lazy_disk = false;
+    rig_write_checkpoint(&r); /* of step 2 */
+    rig_work(&r);
+    assert_int_equal(r.disk->step, 3);
+    assert_int_equal(r.checkpoint_step, 3);
     rig_free(&r);
 }
 

@@ -7,6 +7,8 @@
 #include "disk_writer.h"
 #include "checkpoint_sample.h"
 
+WITH_THREADS();
+
 #define ROOT "/state"
 
 /* A writer whose thread can be made to wait when it makes a directory, at the beginning of a checkpoint. */

@@ -11,6 +11,8 @@
 #include "options.h"
 #include "paramd/client.h"
 
+WITH_THREADS();
+
 /* How the server behaves after the greeting. */
 typedef enum manner { POLITE, SILENT, BABBLES, HANGS_UP } manner;
 

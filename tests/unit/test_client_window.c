@@ -10,6 +10,8 @@
 #include "message.h"
 #include "paramd/client.h"
 
+WITH_THREADS();
+
 enum { CHUNK = 8192, CHUNKS = 5, ELEMENTS = CHUNK * CHUNKS };
 
 /* One life of the server: the step that its checkpoint has, and how many frames with gradients it answers. */

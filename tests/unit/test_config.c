@@ -189,6 +189,29 @@ TEST(an_insecure_daemon_may_listen_on_every_interface, pd_config *c)
     if (pd_config_check(c, &err) != PD_OK) fail_msg("%s", err.text);
 }
 
+/* Sets the two directories, and returns the result of the check. */
+static int check_mirror(pd_config *c, const char *state_dir, const char *mirror, pd_error *err)
+{
+    assert_int_equal(pd_config_set(c, "server", "state_dir", state_dir, NULL), PD_OK);
+    assert_int_equal(pd_config_set(c, "server", "mirror", mirror, NULL), PD_OK);
+    return pd_config_check(c, err);
+}
+
+TEST(a_mirror_needs_a_state_directory_that_it_lies_beside, pd_config *c)
+{
+    pd_error err;
+
+    assert_int_equal(check_mirror(c, "", "/mirror", &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "expected server.state_dir"));
+    assert_int_equal(check_mirror(c, "/state/", "/state", &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(check_mirror(c, "/state", "/state/mirror", &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(check_mirror(c, "/mirror/state", "/mirror/", &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "outside of server.state_dir"));
+    assert_int_equal(check_mirror(c, "/state", "/state-mirror", &err), PD_OK);
+    assert_string_equal(c->mirror, "/state-mirror");
+    assert_int_equal(check_mirror(c, "/state", "", &err), PD_OK);
+}
+
 TEST(too_many_addresses_are_refused, pd_config *c)
 {
     char list[512] = "127.0.0.1:1";

@@ -317,7 +317,8 @@ TEST(a_push_that_counted_while_its_worker_was_away_is_not_lost)
     peer_free(p);
 }
 
-TEST(a_push_that_is_repeated_names_the_share_that_it_was_made_of)
+/* Returns a peer whose push, of share 5, has ended with an error. */
+static peer *refused_peer(void)
 {
     peer *p = leased_peer(5);
     pd_ticket_id ticket;
@@ -330,32 +331,36 @@ TEST(a_push_that_is_repeated_names_the_share_that_it_was_made_of)
     peer_refuse(p, &frame.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
     peer_frame_drop(&frame);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
-    p->core->shares.named = 0; /* the answer to another push has said that one has counted */
-    ticket = push_asking(p, true, &lost);
+    return p;
+}
+
+/* Repeats the push, and expects that it names this share. */
+static void expect_repeated(peer *p, uint64_t share)
+{
+    bool lost;
+    peer_frame frame;
+
+    (void)push_asking(p, true, &lost);
     frame = peer_expect(p, PD_PUSH_PULL);
-    assert_true(((Paramd__PushRequest *)frame.message)->share == 1 + 5);
+    assert_true(((Paramd__PushRequest *)frame.message)->share == share);
     peer_frame_drop(&frame);
+}
+
+TEST(a_push_that_is_repeated_names_the_share_that_it_was_made_of)
+{
+    peer *p = refused_peer();
+
+    p->core->shares.named = 0; /* the answer to another push has said that one has counted */
+    expect_repeated(p, 1 + 5);
     peer_free(p);
 }
 
 TEST(a_push_that_is_repeated_names_no_share_that_begins_another_lease_now)
 {
-    peer *p = leased_peer(5);
-    pd_ticket_id ticket;
-    peer_frame frame;
-    bool lost;
+    peer *p = refused_peer();
 
-    expect_share(p, 5);
-    ticket = push_asking(p, false, &lost);
-    frame = peer_expect(p, PD_PUSH_PULL);
-    peer_refuse(p, &frame.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
-    peer_frame_drop(&frame);
-    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
     come_again(p, 5, 2, 1);
-    ticket = push_asking(p, true, &lost);
-    frame = peer_expect(p, PD_PUSH_PULL);
-    assert_true(((Paramd__PushRequest *)frame.message)->share == UINT64_MAX);
-    peer_frame_drop(&frame);
+    expect_repeated(p, UINT64_MAX);
     peer_free(p);
 }
 

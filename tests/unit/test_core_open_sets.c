@@ -649,7 +649,7 @@ static void pull_of_step(peer *p, uint64_t step)
     peer_frame l;
 
     p->items[1] = (pd_item){ .param = 1, .weights = p->weights[1] };
-    assert_int_equal(pd_core_pull(p->core, &p->items[1], 1, 0, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &p->items[1], 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
     peer_answer_step(p, &l, 1, 0, step);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);

@@ -234,7 +234,7 @@ TEST(no_call_may_name_a_parameter_that_lies_elsewhere)
         pd_item item = { .param = wrong[i], .weights = some };
         pd_ticket_id ticket;
         pd_error err;
-        assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, &err), PD_INVALID_ARGUMENT);
+        assert_int_equal(pd_core_pull(p->core, &item, 1, 0, PD_FORM_TRAIN, &ticket, &err), PD_INVALID_ARGUMENT);
         assert_true(pd_core_buffer(p->core, wrong[i]) == NULL);
     }
     peer_expect_silence(p);

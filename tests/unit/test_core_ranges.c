@@ -137,7 +137,7 @@ TEST(an_empty_shard_needs_no_memory)
     pd_error err;
     peer_frame l;
 
-    assert_int_equal(pd_core_pull(p->core, items + 1, 1, 0, &ticket, &err),
+    assert_int_equal(pd_core_pull(p->core, items + 1, 1, 0, PD_FORM_TRAIN, &ticket, &err),
                      PD_INVALID_ARGUMENT); /* a pull needs a buffer, since this parameter has elements */
     assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 1, NULL, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PUSH_PULL);

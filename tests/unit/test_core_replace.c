@@ -99,6 +99,29 @@ TEST(all_frames_tell_the_step_the_number_and_how_many_parameters_come)
     peer_free(p);
 }
 
+TEST(a_shard_whose_weights_stay_is_told_the_number)
+{
+    peer *p = trained(&peer_first);
+    pd_ticket_id ticket;
+    const Paramd__InitRequest *init;
+    peer_frame l;
+
+    assert_int_equal(pd_core_replace_none(p->core, NUMBER, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_INIT);
+    init = l.message;
+    assert_int_equal(init->n_pieces, 1);
+    assert_true(init->pieces[0]->absent);
+    assert_int_equal(init->replaces, NUMBER);
+    assert_int_equal(init->step, STEP);
+    assert_int_equal(init->whole, 0);
+    assert_int_equal(l.prefix.payload_bytes, 0);
+    peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(push_number(p, 0, STEP), NUMBER);
+    peer_free(p);
+}
+
 TEST(a_push_brings_the_number_that_the_program_gives)
 {
     peer *p = trained(&peer_four);

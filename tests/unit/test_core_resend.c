@@ -98,7 +98,7 @@ static pd_ticket_id pull(windowed *w)
     pd_ticket_id ticket;
 
     *item = (pd_item){ .param = 0, .weights = w->p->weights[0] };
-    assert_int_equal(pd_core_pull(w->p->core, item, 1, 0, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(w->p->core, item, 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     return ticket;
 }
 

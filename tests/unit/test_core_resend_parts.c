@@ -394,11 +394,11 @@ TEST(a_shard_is_sent_again_and_an_empty_one_keeps_nobody_waiting)
     asked = expect_push(p, 0, 100, 5);
     answer(p, &asked, 5);
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
-    assert_int_equal(pd_core_pull(p->core, &empty, 1, 5, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &empty, 1, 5, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     asked = expect(p, PD_PULL);
     peer_reply_data(p, &asked, 1, 0, 5, NULL, 0);
     peer_come_back_at(p, (uint64_t[]){ 4, 4 }, 2);
-    assert_int_equal(pd_core_pull(p->core, &empty, 1, 5, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &empty, 1, 5, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     asked = expect_push(p, 0, 100, 5);
     peer_expect_silence(p);
     answer(p, &asked, 5);
@@ -497,7 +497,7 @@ TEST(a_pull_under_way_asks_for_whole_weights)
     pd_ticket_id ticket;
     peer_frame l;
 
-    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     peer_come_back_at(p, (uint64_t[]){ 2 }, 1);
     l = peer_expect(p, PD_PUSH_PULL);
     answer_update(p, &l.prefix, 3, true);

@@ -310,7 +310,7 @@ static peer *with_updates(float *weights_of)
     peer_welcome(p);
     assert_int_equal(pd_core_declare(p->core, &param, 1, &ticket, NULL), PD_OK);
     peer_answer_declare(p, 1, STEP);
-    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
     peer_reply_data(p, &l.prefix, 1, 0, STEP, (float[ELEMENTS]){ 0 }, ELEMENTS);
     peer_frame_drop(&l);
@@ -333,7 +333,7 @@ TEST(versions_of_weights_that_no_longer_exist_are_forgotten)
     ticket = reopen(p);
     peer_welcome(p);
     peer_answer_declare(p, 1, CHECKPOINT);
-    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
     assert_int_equal(((const Paramd__PullRequest *)l.message)->wants[0]->holds, 0);
     peer_frame_drop(&l);

@@ -396,7 +396,7 @@ static void pull(peer *p, uint64_t step)
     pd_ticket_id ticket;
     peer_frame l;
 
-    assert_int_equal(pd_core_pull(p->core, items, PARAMS, step, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, items, PARAMS, step, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
     peer_reply_data(p, &l.prefix, PARAMS, 0, step, gradients[0], (size_t)(sizes[0] + 8 + sizes[1]));
     assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);

@@ -140,7 +140,7 @@ static void answer_pull(peer *p)
     peer_frame l;
 
     for (size_t i = 0; i < PARAMS; i++) items[i] = (pd_item){ .param = i, .weights = weights[i] };
-    assert_int_equal(pd_core_pull(p->core, items, PARAMS, 0, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, items, PARAMS, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
     l = peer_expect(p, PD_PULL);
     assert_int_equal(peer_reply_shared(p, &l.prefix, PARAMS, 1, places, 20032 + LARGE * 4), PD_OK);
     peer_frame_drop(&l);

@@ -420,7 +420,7 @@ TEST(ends_when_a_reply_has_another_length_than_the_request)
     pd_error err;
     peer_frame l;
 
-    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, &err), PD_OK);
+    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, PD_FORM_TRAIN, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_PULL);
     assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, 0, sent, 200), PD_INTERNAL);
     assert_int_equal(peer_finish(p, ticket, &err), PD_INTERNAL);

@@ -9,6 +9,8 @@
 #include "test.h"
 #include "doctor.h"
 
+WITH_THREADS();
+
 /* A made-up machine. Its folder is removed at the end of the test. */
 typedef struct fake {
     char folder[32], program[64];

@@ -30,6 +30,14 @@ TEST(a_failed_attempt_is_told_beside_the_last_good_checkpoint)
     assert_text(job_of("checkpoint", 0, 0, "the disk is full"), true, "none (failing)");
 }
 
+TEST(the_step_that_the_mirror_has_is_told)
+{
+    Paramd__JobInfo job = job_of("log", 40, 12000, "");
+
+    job.mirrored_step = 38;
+    assert_text(job, false, "40 (12.0 s, mirror 38)");
+}
+
 TEST(a_job_that_has_no_checkpoint_yet_differs_from_one_that_makes_none)
 {
     assert_text(job_of("checkpoint", 0, 0, ""), false, "none");

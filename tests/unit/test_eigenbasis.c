@@ -111,6 +111,53 @@ TEST(a_refresh_without_order_keeps_columns, sample *s)
     for (int i = 0; i < N * N; i++) assert_true(fabsf(s->Q.at[i]) == s->old.at[i]);
 }
 
+/* Makes the basis of unit vectors that iterations begin with. */
+static void begin_with_units(sample *s)
+{
+    memcpy(s->Q.at, s->old.at, N * N * sizeof(float));
+}
+
+TEST(iterations_converge_to_ascending_eigenvalues, sample *s)
+{
+    float values[N];
+    double rest;
+
+    begin_with_units(s);
+    assert_int_equal(pd_eigenbasis_iterate(s->Q, values, s->L, 0, 300, &rest), PD_OK);
+    assert_orthonormal(s);
+    assert_true(rest < 1e-5 && largest_off_diagonal(s) < 1e-5);
+    for (int i = 0; i < N; i++) {
+        assert_true(fabs((double)values[i] - s->values[N - 1 - i]) < 1e-5);
+        assert_true(fabs(rotated(s, i, i) - (double)values[i]) < 1e-5);
+    }
+}
+
+/* A basis is moved in each refresh of a job, so a little loss each time would add up. */
+TEST(a_basis_stays_orthonormal_through_thousands_of_calls, sample *s)
+{
+    float values[N];
+    double rest;
+
+    begin_with_units(s);
+    for (int step = 0; step < 3000; step++)
+        assert_int_equal(pd_eigenbasis_iterate(s->Q, values, s->L, 0, 1, &rest), PD_OK);
+    assert_orthonormal(s);
+    for (int i = 1; i < N; i++) assert_true(values[i] >= values[i - 1]);
+}
+
+TEST(iterations_end_at_the_tolerance, sample *s)
+{
+    float values[N];
+    double rest, after;
+
+    begin_with_units(s);
+    assert_int_equal(pd_eigenbasis_iterate(s->Q, values, s->L, 0.1, 1000, &rest), PD_OK);
+    assert_true(rest <= 0.1 && rest > 1e-3);
+    memcpy(s->old.at, s->Q.at, N * N * sizeof(float));
+    assert_int_equal(pd_eigenbasis_iterate(s->Q, values, s->L, 0.1, 1000, &after), PD_OK);
+    assert_memory_equal(s->Q.at, s->old.at, N * N * sizeof(float));
+}
+
 /* What upstream's program does in these cases was seen: reversed unit vectors, and unit vectors. */
 TEST(a_matrix_of_zeros_has_bases, sample *s)
 {

@@ -345,8 +345,12 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" });
     check(&(course){ .rules = "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=0" });
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" });
+    check(&(course){ .rules = "* kron dQ=QUAD merge_small_dims=no block_size=8 precond_dtype=bfloat16" });
     check(&(course){ .rules = "* ademamix alpha_warmup=9 beta3_warmup=12 mu_dtype=bfloat16" });
     check(&(course){ .rules = "* mars mars_type=mars-lion last_grad_dtype=bfloat16" });
+    check(&(course){ .rules = "* schedule_free warmup_steps=9 inner_momentum=0.9 mu_dtype=bfloat16" });
+    check(&(course){ .rules = "* schedule_free_sgd lr=linear_warmup(peak=0.1,warmup_steps=9) r=1" });
+    check(&(course){ .rules = "* gpa lr=0.01 weight_decay=0.1" });
     check(&(course){ .rules = "* muon normuon=yes mu_dtype=bfloat16 hyperball=yes" });
     check(&(course){ .rules = "* soap hyperball=yes precondition_frequency=3 root_delay=2" });
     check(&(course){ .rules = "* shampoo hyperball=yes precondition_frequency=3 root_delay=2 grafting_config=Adam" });
@@ -381,6 +385,7 @@ TEST(roots_that_are_not_used_yet_go_on)
         check(&(course){ .rules = rule });
     }
     check(&(course){ .rules = "* kron max_size_triangular=64 preconditioner_update_probability=1 root_delay=1" });
+    check(&(course){ .rules = "* kron dQ=Q0.5EQ1.5 merge_small_dims=no root_delay=1" });
     assert_true(roots_carried >= 20);
 }
 

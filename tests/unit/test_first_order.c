@@ -1,6 +1,7 @@
 /* Tests properties of the element-wise optimizers that hold for any input, and the tables of their options.
  * test_first_order_twins.c tests their formulas. */
 #include "convert.h"
+#include "optimizer_ops.h"
 #include "test.h"
 #include "vectors.h"
 
@@ -138,8 +139,9 @@ TEST(a_rate_of_zero_moves_the_state_alone)
         pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1")),
                   none = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0"));
         pd_model *model;
-        if (strcmp(vectors_rows[k], "rprop") == 0 || strcmp(vectors_rows[k], "asgd") == 0)
-            continue; /* rprop and asgd move the weights by a rate that an earlier step has set */
+        if (strcmp(vectors_rows[k], "rprop") == 0 || strcmp(vectors_rows[k], "asgd") == 0 ||
+            pd_optim_find(vectors_rows[k])->readout != NULL)
+            continue; /* rprop and asgd move the weights by a rate that an earlier step has set, others to an average */
         model = vectors_model(&hypers, &n, 1, 2);
         vectors_fill(w, N, 0);
         vectors_fill(gradient, N, 1);
@@ -399,6 +401,25 @@ TEST(defaults_equal_upstreams)
         { "ademamix", "alpha_warmup", 0 },
         { "ademamix", "eps", 1e-8 },
         { "ademamix", "weight_decay", 0 },
+        { "schedule_free", "lr", 2.5e-3 },
+        { "schedule_free", "betas[0]", 0.9 },
+        { "schedule_free", "betas[1]", 0.999 },
+        { "schedule_free", "eps", 1e-8 },
+        { "schedule_free", "weight_decay", 0 },
+        { "schedule_free", "warmup_steps", 0 },
+        { "schedule_free", "r", 0 },
+        { "schedule_free", "weight_lr_power", 2 },
+        { "schedule_free", "inner_momentum", 0 },
+        { "schedule_free_sgd", "lr", 1 },
+        { "schedule_free_sgd", "momentum", 0.9 },
+        { "schedule_free_sgd", "weight_lr_power", 2 },
+        { "gpa", "lr", 1 },
+        { "gpa", "beta1", 0.9 },
+        { "gpa", "beta2", 0.999 },
+        { "gpa", "train_interp_coeff", 0.7 },
+        { "gpa", "eval_interp_coeff", 0.9967 },
+        { "gpa", "iterate_averaging_type", 0 },
+        { "gpa", "use_wd_on_y", 0 },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -431,6 +452,9 @@ TEST(state_is_what_the_options_need)
         { "lion", NULL, { "exp_avg" }, N },
         { "delayed_nesterov", NULL, { "grad_sum", "momentum_buffer" }, 2 * N },
         { "ademamix", NULL, { "exp_avg_fast", "exp_avg_slow", "exp_avg_sq" }, 3 * N },
+        { "schedule_free", NULL, { "z_minus_y", "exp_avg_sq" }, 2 * N + 6 },
+        { "schedule_free_sgd", NULL, { "z_minus_y" }, N + 6 },
+        { "gpa", NULL, { "z_minus_y", "exp_avg_sq", "exp_avg" }, 3 * N },
     };
     static const int64_t n = N;
     float at[N];
@@ -450,7 +474,7 @@ TEST(a_slot_may_be_stored_in_bfloat16)
 {
     static const struct {
         const char *row, *option, *slot;
-    } cases[] = { { "ademamix", "mu_dtype", "exp_avg_fast" } };
+    } cases[] = { { "ademamix", "mu_dtype", "exp_avg_fast" }, { "gpa", "mu_dtype", "exp_avg" } };
     static const int64_t n = N;
     float w[2][N], gradient[N], slot[N];
 
@@ -505,6 +529,12 @@ TEST(values_outside_of_a_range_are_refused_by_name)
         { "ademamix", "betas[2]", "1" },
         { "ademamix", "alpha", "-1" },
         { "ademamix", "beta3_warmup", "-1" },
+        { "schedule_free", "betas[0]", "0" },
+        { "schedule_free", "warmup_steps", "-1" },
+        { "schedule_free_sgd", "momentum", "0" },
+        { "schedule_free_sgd", "momentum", "1" },
+        { "gpa", "train_interp_coeff", "0" },
+        { "gpa", "eval_interp_coeff", "1.1" },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -541,6 +571,9 @@ TEST(options_that_decide_the_state_stay_as_declared)
         { "rmsprop", "momentum", "0.9", "0" },
         { "ademamix", "betas[0]", "0.9", "0" },
         { "ademamix", "betas[0]", "0", "0.9" },
+        { "schedule_free", "betas[0]", "0.9", "0.8" },
+        { "schedule_free", "inner_momentum", "0", "0.9" },
+        { "schedule_free", "inner_momentum", "0.9", "0" },
     };
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {

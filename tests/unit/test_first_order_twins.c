@@ -220,11 +220,69 @@ static void ademamix_twin(const pd_hypers *h, twin *t, const float *gradient)
     }
 }
 
+/* Moves z and x by a step of size `rate` along u, where x takes the share c of the new z. Computes y. a is z - y. */
+static void average_steps(twin *t, int i, double beta, double c, double rate, double u)
+{
+    const double z = t->w[i] + t->a[i], x = (t->w[i] - (1 - beta) * z) / beta, z_now = z - rate * u,
+                 x_now = (1 - c) * x + c * z_now;
+
+    t->w[i] = beta * x_now + (1 - beta) * z_now;
+    t->a[i] = z_now - t->w[i];
+}
+
+/* Returns the share of the step's z in the average over all steps. */
+static double share_of_step(twin *t, double rate, double r, double power)
+{
+    double weight;
+
+    t->eta = t->count == 1 ? rate : fmax(t->eta, rate);
+    weight = pow(t->count, r) * pow(t->eta, power);
+    t->product = (t->count == 1 ? 0 : t->product) + weight;
+    return weight / t->product;
+}
+
+static void schedule_free_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const bool sgd = h->row == pd_optim_find("schedule_free_sgd");
+    const double b2 = of(h, "betas[1]"), mu = of(h, "inner_momentum"), warmup = of(h, "warmup_steps"),
+                 rate = of(h, "lr") * (warmup > 0 ? fmin(1, t->count / warmup) : 1),
+                 c = share_of_step(t, rate, of(h, "r"), of(h, "weight_lr_power"));
+
+    for (int i = 0; i < N; i++) {
+        double g = (double)gradient[i], u = g;
+        t->b[i] = b2 * t->b[i] + (1 - b2) * g * g;
+        t->c[i] = mu * t->c[i] + (1 - mu) * g;
+        if (!sgd) u = t->c[i] / (1 - pow(mu, t->count)) / (sqrt(t->b[i] / (1 - pow(b2, t->count))) + of(h, "eps"));
+        average_steps(t, i, of(h, sgd ? "momentum" : "betas[0]"), c, rate, u + of(h, "weight_decay") * t->w[i]);
+    }
+}
+
+static void gpa_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double b1 = of(h, "beta1"), b2 = of(h, "beta2"), lr = of(h, "lr"), shrink = lr * of(h, "weight_decay"),
+                 over_all = share_of_step(t, lr, of(h, "weight_pow_coeff"), of(h, "weight_lr_power")),
+                 c = of(h, "iterate_averaging_type") != 0 ? over_all : 1 - of(h, "eval_interp_coeff");
+
+    for (int i = 0; i < N; i++) {
+        double g = (double)gradient[i], z = t->w[i] + t->a[i];
+        t->b[i] = b2 * t->b[i] + (1 - b2) * g * g;
+        t->c[i] = b1 * t->c[i] + (1 - b1) * g;
+        if (of(h, "use_wd_on_y") != 0)
+            t->w[i] *= 1 - shrink;
+        else
+            z *= 1 - shrink;
+        t->a[i] = z - t->w[i];
+        average_steps(t, i, of(h, "train_interp_coeff"), c, lr,
+                      t->c[i] / (1 - pow(b1, t->count)) / (sqrt(t->b[i] / (1 - pow(b2, t->count))) + of(h, "eps")));
+    }
+}
+
 typedef void twin_step(const pd_hypers *h, twin *t, const float *gradient);
 static twin_step *const twins[VECTORS_ROWS] = {
-    adam_twin,  adam_twin,   adagrad_twin,          rmsprop_twin, nadam_twin,
-    radam_twin, adamax_twin, adadelta_twin,         rprop_twin,   asgd_twin,
-    lamb_twin,  lion_twin,   delayed_nesterov_twin, ademamix_twin
+    adam_twin,          adam_twin,   adagrad_twin,          rmsprop_twin,  nadam_twin,
+    radam_twin,         adamax_twin, adadelta_twin,         rprop_twin,    asgd_twin,
+    lamb_twin,          lion_twin,   delayed_nesterov_twin, ademamix_twin, schedule_free_twin,
+    schedule_free_twin, gpa_twin
 };
 
 /* Checks that the optimizer's weights equal the definition's after each step, to a few bits of float32. In the
@@ -286,7 +344,8 @@ TEST(decoupled_decay_follows_the_definitions)
 TEST(changed_betas_follow_the_definitions)
 {
     for (int k = 0; k < VECTORS_ROWS; k++)
-        if (vectors_has(vectors_rows[k], "betas[0]") && !vectors_has(vectors_rows[k], "betas[2]"))
+        if (vectors_has(vectors_rows[k], "betas[0]") && !vectors_has(vectors_rows[k], "betas[2]") &&
+            strcmp(vectors_rows[k], "schedule_free") != 0)
             follows_the_definition(vectors_rows[k], OPTIONS("betas", "0.8,0.9"), OPTIONS("betas", "0.5,0.95"));
 }
 
@@ -318,4 +377,18 @@ TEST(each_option_follows_the_definition)
     follows_the_definition("ademamix", OPTIONS("beta3_warmup", "6", "alpha_warmup", "7", "alpha", "8"),
                            OPTIONS("beta3_warmup", "20", "alpha_warmup", "30"));
     follows_the_definition("ademamix", OPTIONS("betas[0]", "0", "beta3_warmup", "20"), OPTIONS("alpha", "1"));
+    follows_the_definition("schedule_free", OPTIONS("betas", "0.8,0.9", "warmup_steps", "6", "weight_decay", "0.2"),
+                           OPTIONS("betas[1]", "0.95", "warmup_steps", "8"));
+    follows_the_definition("schedule_free",
+                           OPTIONS("inner_momentum", "0.8", "r", "1.5", "weight_lr_power", "1", "eps", "0.01"),
+                           OPTIONS("lr", "0.1", "inner_momentum", "0.9"));
+    follows_the_definition("schedule_free_sgd",
+                           OPTIONS("momentum", "0.6", "warmup_steps", "5", "weight_decay", "0.1", "r", "1"),
+                           OPTIONS("lr", "0.05", "r", "2", "weight_lr_power", "0"));
+    follows_the_definition("gpa", OPTIONS("lr", "0.1", "weight_decay", "0.5", "eval_interp_coeff", "0.8"),
+                           OPTIONS("beta1", "0.5", "eval_interp_coeff", "0.9", "use_wd_on_y", "yes"));
+    follows_the_definition("gpa",
+                           OPTIONS("lr", "0.1", "iterate_averaging_type", "schedule_free", "weight_pow_coeff", "1",
+                                   "train_interp_coeff", "0.9"),
+                           OPTIONS("lr", "0.2", "weight_lr_power", "1"));
 }

@@ -441,6 +441,71 @@ TEST(other_jobs_have_their_turn_while_the_job_is_loaded)
     rig_free(&r);
 }
 
+enum { OTHER_CONN = 300 };
+
+/* Lets a job go back to step 7. Its checkpoint of step 4 is loaded, and the record of step 5 is read. Each part of the
+ * work is the smallest one. Returns the number of another job. */
+static uint32_t begin_to_repeat(rig *r, const course *p)
+{
+    pd_store_config config = durable_config();
+    uint32_t other;
+
+    config.batch_ns = 1;
+    rig_new(r, &config);
+    other = rig_start(r, "other", 1, OTHER_CONN, &(int64_t){ 5 }, 1, "durability=none", NULL);
+    r->keeps_older = true;
+    course_join(r, p);
+    course_initialise(r, p);
+    step_to(r, p, 1, 8);
+    r->lazy_back = true;
+    assert_int_equal(worker_goes_back(r, 7), RIG_NO_ANSWER);
+    rig_apply(r, rig_answer_order(r));
+    rig_work(r);
+    assert_null(the_job(r));
+    pd_store_apply(r->store, rig_answer_order(r), r->now);
+    return other;
+}
+
+TEST(other_jobs_train_while_steps_are_repeated)
+{
+    const course *p = &courses[1];
+    uint64_t parts = 0, steps = 0;
+    rig r;
+    uint32_t other = begin_to_repeat(&r, p);
+
+    for (; pd_store_work(r.store, r.now); parts++) {
+        rig_absorb(&r);
+        if (rig_versions(&r, other, 0)->step == steps)
+            assert_int_equal(rig_push(&r, other, 0, OTHER_CONN, ++steps, 0, (float[5]){ 1, 1, 1, 1, 1 }, 5), PD_OK);
+    }
+    assert_null(the_job(&r));
+    assert_true(parts >= 4 * COURSE_PARAMS);
+    assert_true(steps >= COURSE_PARAMS);
+    rig_absorb(&r);
+    r.lazy_back = false;
+    rig_go_back_ordered(&r);
+    rig_work(&r);
+    assert_int_equal(pd_steps_least(&the_job(&r)->steps), 7);
+    course_join(&r, p);
+    step_to(&r, p, 8, COURSE_STEPS);
+    compare_with_undisturbed(&r, p);
+    rig_free(&r);
+}
+
+TEST(a_server_may_stop_while_a_step_is_repeated)
+{
+    bool more = true;
+
+    for (int parts = 0; more; parts++) {
+        rig r;
+
+        begin_to_repeat(&r, &courses[1]);
+        for (int i = 0; more && i < parts; i++) more = pd_store_work(r.store, r.now);
+        rig_absorb(&r);
+        rig_free(&r);
+    }
+}
+
 /* The daemon stops while the disk reads, while tasks are out, and while parts are read. */
 TEST(a_server_that_stops_meanwhile_leaves_nothing_behind)
 {

@@ -12,6 +12,8 @@
 #include "tls_inside.h"
 #include "tls_stream.h"
 
+WITH_THREADS();
+
 enum { PEERS = 6, MOST = 3, STEPS = 100 };
 
 typedef struct peer {

@@ -7,6 +7,8 @@
 #include "uvloop.h"
 #include "daemon_process.h"
 
+WITH_THREADS();
+
 enum { TASKS = 6 };
 
 typedef struct task {

@@ -12,6 +12,7 @@
 #include "http.h"
 #include "loop.h"
 #include "document.h"
+#include "engine_model.h"
 #include "reach.h"
 #include "scene.h"
 
@@ -103,7 +104,16 @@ static void take_step(scene *s)
     scene_sleep(s, 1.1);
 }
 
-OBJECT(scene_new(16, NULL), scene_free);
+/* Gives the daemon a fixed key. With a random one, two of a test's addresses would now and then share counters. */
+static scene *new_scene(void)
+{
+    scene *s = scene_new(16, NULL);
+
+    s->daemon->key = 1;
+    return s;
+}
+
+OBJECT(new_scene(), scene_free);
 
 TEST(each_path_has_its_answer, scene *s)
 {
@@ -191,23 +201,100 @@ TEST(a_job_that_has_ended_has_no_figures, scene *s)
     assert_null(s->daemon->figures.first);
 }
 
+static bool is_down(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+TEST(a_daemon_without_a_mirror_has_no_metric_of_one, scene *s)
+{
+    take_step(s);
+    ask(s, GET("/metrics"));
+    assert_null(strstr(body(), "\nparamd_mirror"));
+    s->daemon->config.hooks.mirror_is_up = is_down;
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_mirror_up 0\n"));
+    assert_non_null(strstr(body(), "\nparamd_mirror_lag_steps{job=\"j\"} 0\n"));
+}
+
 TEST(every_metric_of_the_table_has_samples, scene *s)
 {
     char text[160];
     const char *name, *all;
 
+    s->daemon->config.hooks.mirror_is_up = is_down;
     take_step(s);
     ask(s, GET("/metrics"));
     all = body();
     for (size_t i = 0; (name = pd_metrics_name(i)) != NULL; i++) {
         if (strcmp(name, "checkpoint_last_success_timestamp_seconds") == 0 || strcmp(name, "scalar") == 0 ||
-            strcmp(name, "job_shard_info") == 0)
-            continue; /* the job has none */
+            strcmp(name, "job_shard_info") == 0 || strncmp(name, "cluster_", 8) == 0 ||
+            strncmp(name, "mirror", 6) == 0)
+            continue; /* the job has none; the daemon has neither engine nor mirror */
         snprintf(text, sizeof text, "\nparamd_%s", name);
         if (strstr(all, text) == NULL) fail_msg("no sample of %s", name);
     }
     assert_non_null(strstr(all, "\nparamd_job_step{job=\"j\"} 1\n"));
     assert_non_null(strstr(all, "\nparamd_rounds_closed_total{job=\"j\",outcome=\"stepped\"} 2\n"));
+}
+
+static void ignore_line(void *arg, int level, const char *text)
+{
+    (void)arg, (void)level, (void)text;
+}
+
+/* Makes a cluster whose daemon owns shard 1 of 2, of an engine that has no other key. */
+static pd_cluster *owner(engine_model *model, model_client *client)
+{
+    const pd_cluster_config config = { .name = "c",
+                                       .shard = 1,
+                                       .shards = 2,
+                                       .process = "m",
+                                       .url = "tcp://a:1",
+                                       .http = "http://a:2",
+                                       .ttl_ms = 8000,
+                                       .process_number = 5,
+                                       .log = ignore_line };
+    pd_cluster *cluster;
+
+    model_init(model);
+    model_client_init(client, model);
+    assert_int_equal(pd_cluster_new(&cluster, &client->base, &config, NULL), PD_OK);
+    for (uint64_t now = 100; pd_cluster_place(cluster) != PD_PLACE_OWNER && now < 2000; now += 100) {
+        pd_cluster_turn(cluster, now);
+        if (pd_cluster_place(cluster) == PD_PLACE_CHOSEN)
+            assert_int_equal(pd_cluster_claim(cluster, "tcp://a:1", 7, NULL), PD_OK);
+    }
+    return cluster;
+}
+
+TEST(a_daemon_of_a_cluster_tells_its_tenure_its_lease_and_the_table, scene *s)
+{
+    engine_model *model = calloc(1, sizeof *model);
+    model_client client;
+    pd_cluster *cluster;
+    json_t *root, *told;
+
+    assert_non_null(model);
+    cluster = owner(model, &client);
+    s->daemon->cluster = cluster;
+    ask(s, GET("/metrics"));
+    assert_non_null(strstr(body(), "\nparamd_cluster_lease_remaining_seconds 7.9\n"));
+    assert_non_null(strstr(body(), "\nparamd_cluster_tenure 3\n"));
+    assert_non_null(strstr(body(), "\nparamd_cluster_engine_up 1\n"));
+    ask(s, GET("/jobs.json"));
+    assert_non_null(root = json_loads(body(), 0, NULL));
+    told = json_object_get(json_object_get(root, "server"), "cluster");
+    assert_string_equal(json_string_value(json_object_get(told, "name")), "c");
+    assert_int_equal(json_integer_value(json_object_get(told, "shard")), 1);
+    assert_int_equal(json_array_size(json_object_get(told, "shards")), 2);
+    json_decref(root);
+    s->daemon->cluster = NULL;
+    ask(s, GET("/metrics"));
+    assert_null(strstr(body(), "\nparamd_cluster_tenure"));
+    pd_cluster_free(cluster);
+    free(model);
 }
 
 TEST(a_job_on_several_daemons_says_which_shard_this_one_is, scene *s)
@@ -419,6 +506,7 @@ TEST(long_answers_of_all_addresses_are_limited, scene *s)
 
     take_step(s);
     for (int i = 0; i < PD_HTTP_LONG; i++) fds[i] = scrape_slowly(s, (uint64_t)(i / PD_HTTP_LONG_SHARE));
+    assert_int_equal(s->daemon->http.n_long, PD_HTTP_LONG);
     say(fds[0], "x"); /* more than a request is not read, and harms nobody */
     assert_non_null(strstr(hear(s, scrape_slowly(s, 99)), "429 Too Many Requests"));
     expect(s, GET("/healthz"), "HTTP/1.1 200 OK\r\n", "ok");

@@ -12,6 +12,8 @@
 #include "reach.h"
 #include "small_daemon.h"
 
+WITH_THREADS();
+
 static atomic_int events;
 
 static void count_event(void *arg, pd_daemon_event event)

@@ -5,7 +5,7 @@
 #include "plan_make.h"
 #include "vectors.h"
 
-enum { ROWS = 23, COLS = 31, N = ROWS * COLS, STEPS = 6, SIDE = 300, LARGE = SIDE * SIDE };
+enum { ROWS = 23, COLS = 31, N = ROWS * COLS, STEPS = 6, SIDE = 300 };
 
 static const struct {
     const char *row, *options[8];
@@ -30,16 +30,6 @@ static pd_hypers hypers_of(int base, bool hyperball, const char *lr)
     assert_int_equal(pd_hypers_set(&h, "lr", lr, NULL), PD_OK);
     assert_int_equal(pd_hypers_set(&h, "hyperball", hyperball ? "yes" : "no", NULL), PD_OK);
     return h;
-}
-
-static pd_model *make(const pd_hypers *hypers, pd_shape shape, int threads)
-{
-    pd_declaration param = { .name = "w", .shape = shape, .hypers = *hypers };
-    pd_model *model;
-    pd_error err;
-
-    if (pd_model_new(&model, &param, 1, threads, &err) != PD_OK) fail_msg("%s", err.text);
-    return model;
 }
 
 static double norm_of(const double *x, int n)
@@ -76,8 +66,8 @@ TEST(every_optimizer_turns_matrices_by_its_own_direction)
     for (int k = 0; k < BASES; k++) {
         pd_hypers h = hypers_of(k, true, rates[0]), later = hypers_of(k, true, rates[1]),
                   plain = hypers_of(k, false, "1");
-        pd_model *model = make(&h, (pd_shape){ 2, { ROWS, COLS } }, 2),
-                 *base = make(&plain, (pd_shape){ 2, { ROWS, COLS } }, 2);
+        pd_model *model = vectors_model_of(&h, (pd_shape){ 2, { ROWS, COLS } }, 2),
+                 *base = vectors_model_of(&plain, (pd_shape){ 2, { ROWS, COLS } }, 2);
         float w[N], gradient[N];
         double twin[N], radius;
         vectors_fill(w, N, 0);
@@ -111,7 +101,7 @@ TEST(vectors_step_as_without_the_option)
         pd_model *models[2];
         for (int i = 0; i < 2; i++) {
             pd_hypers h = vectors_hypers(rows[k], OPTIONS("hyperball", i == 0 ? "no" : "yes", "weight_decay", "0.1"));
-            models[i] = make(&h, (pd_shape){ 1, { N } }, 2);
+            models[i] = vectors_model_of(&h, (pd_shape){ 1, { N } }, 2);
             vectors_fill(w[i], N, 0);
         }
         for (int s = 1; s <= 3; s++) {
@@ -129,7 +119,7 @@ TEST(decay_has_no_effect_and_the_answer_says_so)
     pd_hypers with = vectors_hypers("adamw", OPTIONS("hyperball", "yes", "weight_decay", "0.5")),
               without = vectors_hypers("adamw", OPTIONS("hyperball", "yes", "weight_decay", "0"));
     pd_declaration param = { .name = "w", .shape = { 2, { ROWS, COLS } }, .hypers = with };
-    pd_model *models[2] = { make(&with, param.shape, 1), make(&without, param.shape, 1) };
+    pd_model *models[2] = { vectors_model_of(&with, param.shape, 1), vectors_model_of(&without, param.shape, 1) };
     float w[2][N], gradient[N];
     pd_plan plan;
     pd_error err;
@@ -148,32 +138,10 @@ TEST(decay_has_no_effect_and_the_answer_says_so)
  * temporary slot then uses. */
 TEST(threads_and_place_change_no_bit)
 {
-    float *w[3], *other = malloc(LARGE * sizeof *other), *gradient = malloc(LARGE * sizeof *gradient);
-
-    for (int k = 0; k < BASES; k++) {
+    for (int k = 0; k < BASES && k <= 4; k++) { /* the roots of those after them take long */
         pd_hypers h = hypers_of(k, true, "0.1");
-        pd_model *models[3];
-        if (k > 4) continue; /* its roots take long */
-        for (int i = 0; i < 3; i++) {
-            models[i] = make(&h, (pd_shape){ 2, { SIDE, SIDE } }, i + 1);
-            w[i] = malloc(LARGE * sizeof *w[i]);
-            vectors_fill(w[i], LARGE, 0);
-        }
-        for (int s = 1; s <= 2; s++) {
-            vectors_fill(gradient, LARGE, s);
-            vectors_step(models[0], gradient, w[0], w[0], NULL);
-            vectors_step(models[1], gradient, w[1], w[1], NULL);
-            vectors_step(models[2], gradient, w[2], other, NULL);
-            memcpy(w[2], other, LARGE * sizeof *other);
-        }
-        for (int i = 0; i < 3; i++) assert_memory_equal(w[0], w[i], LARGE * sizeof *other);
-        for (int i = 0; i < 3; i++) {
-            pd_model_free(models[i]);
-            free(w[i]);
-        }
+        vectors_check_threads(&h, (pd_shape){ 2, { SIDE, SIDE } });
     }
-    free(other);
-    free(gradient);
 }
 
 TEST(a_matrix_of_zeros_stays)
@@ -181,7 +149,7 @@ TEST(a_matrix_of_zeros_stays)
     static const float zeros[N];
     float w[N] = { 0 }, gradient[N];
     pd_hypers h = vectors_hypers("adamw", OPTIONS("hyperball", "yes"));
-    pd_model *model = make(&h, (pd_shape){ 2, { ROWS, COLS } }, 1);
+    pd_model *model = vectors_model_of(&h, (pd_shape){ 2, { ROWS, COLS } }, 1);
 
     for (int s = 1; s <= 3; s++) {
         vectors_fill(gradient, N, s);

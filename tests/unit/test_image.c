@@ -120,6 +120,7 @@ TEST(coded_and_wide_slots_come_back_byte_for_byte)
                               "precondition_frequency=2 root_delay=1" },
           2);
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" }, 3);
+    check(&(course){ .rules = "* kron dQ=QUAD merge_small_dims=no root_delay=1" }, 4);
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" }, 4);
     check(&(course){ .rules = "* soap precondition_frequency=3 exp_avg_dtype=bfloat16 factor_dtype=bfloat16" }, 5);
 }

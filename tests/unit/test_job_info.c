@@ -1,6 +1,7 @@
 /* Tests the figures about a job that operators get: its optimizers, speed, loss, and the ranks that it waits for. */
 #include "test.h"
 #include "rig.h"
+#include "store_inside.h"
 
 enum { WORLD = 3, CONN = 10 };
 
@@ -36,6 +37,31 @@ TEST(optimizers_are_named_the_largest_first, rig *r)
 {
     rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, "p0 sgd lr=1;* adam");
     assert_string_equal(info(r)->optimizer, "adam,sgd");
+}
+
+static void mirrored(rig *r, const char *name, uint64_t creator, uint64_t step)
+{
+    pd_request *request = pd_request_new(PD_REQ_MIRRORED, (pd_ticket){ 0, 0 });
+
+    request->u.mirrored.job_name = strdup(name);
+    request->u.mirrored.creator = creator;
+    request->u.mirrored.step = step;
+    pd_store_apply(r->store, request, r->now);
+}
+
+TEST(the_step_that_the_mirror_has_is_that_of_the_job_with_the_same_creator, rig *r)
+{
+    uint64_t creator;
+
+    rig_start(r, "job", WORLD, CONN, sizes, 2, NULL, NULL);
+    creator = inside_find(r->store, "job")->saved.creator;
+    mirrored(r, "job", creator, 40);
+    assert_int_equal(info(r)->mirrored_step, 40);
+    mirrored(r, "job", creator + 1, 50);
+    mirrored(r, "gone", creator, 60);
+    assert_int_equal(info(r)->mirrored_step, 40);
+    mirrored(r, "job", creator, 20); /* the job has gone back */
+    assert_int_equal(info(r)->mirrored_step, 20);
 }
 
 TEST(rules_of_one_optimizer_are_one_name, rig *r)

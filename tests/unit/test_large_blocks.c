@@ -281,3 +281,17 @@ TEST(a_large_block_of_kron_is_the_same_on_any_threads)
     threads_agree(&(param){ "kron", hypers, { 2, { 1904, 640 } }, 0, 2 }, true);
     threads_agree(&(param){ "kron", hypers, { 3, { 12, 1400, 100 } }, 0, 1 }, true);
 }
+
+TEST(a_large_block_of_kron_s_newer_updates_is_the_same_on_any_threads)
+{
+    threads_agree(
+        &(param){ "kron", "dQ=QUAD partition_grads_into_blocks=no merge_small_dims=no", { 2, { 1024, 512 } }, 0, 1 },
+        false);
+    threads_agree(&(param){ "kron",
+                            "dQ=Q0.5EQ1.5 partition_grads_into_blocks=no merge_small_dims=no "
+                            "preconditioner_max_skew=1e9",
+                            { 2, { 1904, 640 } },
+                            0,
+                            1 },
+                  true);
+}

@@ -9,6 +9,8 @@
 #include "test.h"
 #include "log.h"
 
+WITH_THREADS();
+
 #define NOON 1795176000123u /* 2026-11-20T12:00:00.123Z */
 
 /* Returns a log entry whose text is an unchanged copy of `message`. */

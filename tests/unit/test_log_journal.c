@@ -9,6 +9,8 @@
 #include "logring.h"
 #include "log.h"
 
+WITH_THREADS();
+
 /* The journal: its socket, and the pipe that is the standard error of the log meanwhile. */
 typedef struct scene {
     char dir[32], path[64];

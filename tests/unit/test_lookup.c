@@ -8,6 +8,8 @@
 #include "connect.h"
 #include "names.h"
 
+WITH_THREADS();
+
 static pd_address address(const char *host)
 {
     pd_address url = { .port = "7070" };

@@ -6,6 +6,8 @@
 #include "conn.h"
 #include "scene.h"
 
+WITH_THREADS();
+
 /* Returns the only request that the loop has posted since the last call. The caller owns it. */
 static pd_request *take(scene *s, pd_request_kind kind)
 {

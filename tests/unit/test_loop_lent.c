@@ -9,6 +9,8 @@
 #include "loop.h"
 #include "shared_worker.h"
 
+WITH_THREADS();
+
 static int before; /* descriptors that were open before the test */
 
 static int set_up(void **state)

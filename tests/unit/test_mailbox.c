@@ -6,6 +6,8 @@
 #include "test.h"
 #include "mailbox.h"
 
+WITH_THREADS();
+
 typedef struct letter {
     pd_mail mail;
     int sender, number;

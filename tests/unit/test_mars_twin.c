@@ -4,8 +4,8 @@
 #include "convert.h"
 #include "vectors.h"
 
-/* N: several of the tiles over which squares are summed, and a remainder. LARGE: three units of work. */
-enum { ROWS = 61, COLS = 41, N = ROWS * COLS, LARGE_ROWS = 401, LARGE = LARGE_ROWS * 401, STEPS = 8 };
+/* N: several of the tiles over which squares are summed, and a remainder. LARGE: side of three units of work. */
+enum { ROWS = 61, COLS = 41, N = ROWS * COLS, LARGE = 401, STEPS = 8 };
 
 static const pd_shape matrix = { 2, { ROWS, COLS } }, vector = { 1, { N } };
 
@@ -13,16 +13,6 @@ typedef struct twin {
     double w[N], m[N], v[N], x[N], last[N];
     int count;
 } twin;
-
-static pd_model *make(const pd_hypers *hypers, pd_shape shape, int threads)
-{
-    pd_declaration param = { .name = "w", .shape = shape, .hypers = *hypers };
-    pd_model *model;
-    pd_error err;
-
-    if (pd_model_new(&model, &param, 1, threads, &err) != PD_OK) fail_msg("%s", err.text);
-    return model;
-}
 
 /* A step of the definition. Without `mars`, those of AdamW for vectors: rate_1d, betas_1d ... */
 static void twin_step(const pd_hypers *h, twin *t, const float *gradient, bool mars, double rate_1d)
@@ -65,7 +55,7 @@ static void follows(pd_shape shape, const char *const *options, const char *cons
     for (const char *const *o = options; o[0] != NULL; o += 2) /* in place: a schedule belongs to its pd_hypers */
         assert_int_equal(pd_hypers_set(&h, o[0], o[1], NULL), PD_OK);
     now = h;
-    model = make(&h, shape, 2);
+    model = vectors_model_of(&h, shape, 2);
     mars = shape.rank == 2 || vectors_value(&h, "optimize_1d") != 0;
     vectors_fill(w, N, 0);
     for (int i = 0; i < N; i++) t->w[i] = (double)w[i];
@@ -132,7 +122,7 @@ TEST(state_is_what_the_kind_needs)
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers h = vectors_hypers("mars", OPTIONS(expected[i].option, expected[i].value));
-        pd_model *model = make(&h, expected[i].vector ? vector : matrix, 1);
+        pd_model *model = vectors_model_of(&h, expected[i].vector ? vector : matrix, 1);
         assert_int_equal(pd_model_state_bytes(model), expected[i].bytes);
         pd_model_free(model);
     }
@@ -141,7 +131,7 @@ TEST(state_is_what_the_kind_needs)
 TEST(the_last_gradient_is_kept_in_bfloat16_if_so_chosen)
 {
     pd_hypers h = vectors_hypers("mars", OPTIONS("last_grad_dtype", "bfloat16"));
-    pd_model *model = make(&h, matrix, 1);
+    pd_model *model = vectors_model_of(&h, matrix, 1);
     float w[N], gradient[N], last[N];
 
     vectors_fill(w, N, 0);
@@ -159,34 +149,14 @@ TEST(the_last_gradient_is_kept_in_bfloat16_if_so_chosen)
 TEST(threads_and_place_change_no_bit)
 {
     pd_hypers h = vectors_hypers("mars", OPTIONS("lr", "0.1"));
-    pd_model *models[3];
-    float *w[3], *other = malloc(LARGE * sizeof *other), *gradient = malloc(LARGE * sizeof *gradient);
 
-    for (int i = 0; i < 3; i++) {
-        models[i] = make(&h, (pd_shape){ 2, { LARGE_ROWS, LARGE / LARGE_ROWS } }, i + 1);
-        w[i] = malloc(LARGE * sizeof *w[i]);
-        vectors_fill(w[i], LARGE, 0);
-    }
-    for (int s = 1; s <= 2; s++) {
-        vectors_fill(gradient, LARGE, s);
-        vectors_step(models[0], gradient, w[0], w[0], NULL);
-        vectors_step(models[1], gradient, w[1], w[1], NULL);
-        vectors_step(models[2], gradient, w[2], other, NULL);
-        memcpy(w[2], other, LARGE * sizeof *other);
-    }
-    for (int i = 0; i < 3; i++) {
-        assert_memory_equal(w[0], w[i], LARGE * sizeof *other);
-        pd_model_free(models[i]);
-    }
-    for (int i = 0; i < 3; i++) free(w[i]);
-    free(other);
-    free(gradient);
+    vectors_check_threads(&h, (pd_shape){ 2, { LARGE, LARGE } });
 }
 
 TEST(a_nan_is_not_clipped_and_stays_with_its_element)
 {
     pd_hypers h = vectors_hypers("mars", OPTIONS("lr", "0.1"));
-    pd_model *model = make(&h, matrix, 2);
+    pd_model *model = vectors_model_of(&h, matrix, 2);
     float w[N], gradient[N];
 
     vectors_fill(w, N, 0);

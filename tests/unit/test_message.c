@@ -48,7 +48,8 @@ TEST(methods_are_numbered_as_the_service_lists_them)
                                                    [PD_CHECKPOINT] = "Checkpoint",
                                                    [PD_KICK] = "Kick",
                                                    [PD_SETTLE] = "Settle",
-                                                   [PD_GO_BACK] = "GoBack" };
+                                                   [PD_GO_BACK] = "GoBack",
+                                                   [PD_SHARDS] = "Shards" };
 
     assert_int_equal(paramd__paramd__descriptor.n_methods, PD_METHODS);
     for (unsigned i = 0; i < PD_METHODS; i++) assert_string_equal(pd_method_name(i), names[i]);
@@ -193,7 +194,7 @@ TEST(an_error_text_is_one_line_whatever_came, void *arena)
 
 TEST(refuses_a_method_that_is_none, void *arena)
 {
-    assert_refuses(arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 26");
+    assert_refuses(arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 27");
     assert_int_equal(pd_reply_unpack(arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
 }
 
@@ -247,13 +248,13 @@ TEST(takes_a_few_unknown_fields_and_no_more, void *arena)
     assert_refuses(arena, PD_HEARTBEAT, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
 }
 
-/* Ok has field 100 alone, a list of texts. */
+/* Ok has the fields 1, a number, and 100, a list of texts. */
 TEST(finds_fields_by_number_and_not_by_place, void *arena)
 {
     pd_error err = { 0 };
     void *out;
 
-    assert_int_equal(pd_reply_unpack(arena, PD_HEARTBEAT, bytes_of("\x0a\x01\x80"), 3, &out, &err), PD_OK);
+    assert_int_equal(pd_reply_unpack(arena, PD_HEARTBEAT, bytes_of("\x12\x01\x80"), 3, &out, &err), PD_OK);
     assert_int_equal(pd_reply_unpack(arena, PD_HEARTBEAT, bytes_of("\xa2\x06\x01\x80"), 4, &out, &err),
                      PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "Ok.remarks: not UTF-8"));

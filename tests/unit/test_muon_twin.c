@@ -16,16 +16,6 @@ typedef struct twin {
     int count;
 } twin;
 
-static pd_model *make(const pd_hypers *hypers, pd_shape shape, int threads)
-{
-    pd_declaration param = { .name = "w", .shape = shape, .hypers = *hypers };
-    pd_model *model;
-    pd_error err;
-
-    if (pd_model_new(&model, &param, 1, threads, &err) != PD_OK) fail_msg("%s", err.text);
-    return model;
-}
-
 static double of(const pd_hypers *h, const char *name)
 {
     return vectors_value(h, name);
@@ -93,7 +83,7 @@ static void follows(pd_shape shape, const char *const *options, const char *cons
                     int64_t cols, double ratio)
 {
     pd_hypers h = vectors_hypers("muon", options), now = h;
-    pd_model *model = make(&h, shape, 2);
+    pd_model *model = vectors_model_of(&h, shape, 2);
     twin *t = calloc(1, sizeof *t);
     float w[N], gradient[N];
 
@@ -162,7 +152,7 @@ TEST(polar_express_takes_no_coefficients)
     for (int k = 0; k < 2; k++) {
         pd_hypers h = vectors_hypers("muon", OPTIONS("polynomial", "polar_express", "ns_steps", "8", "ns_coefficients",
                                                      k == 0 ? "1,2,3" : "3,2,1", "weight_decay", "0", "lr", "1"));
-        pd_model *model = make(&h, matrix, 1);
+        pd_model *model = vectors_model_of(&h, matrix, 1);
         memset(w[k], 0, sizeof w[k]);
         vectors_step(model, gradient, w[k], w[k], NULL);
         pd_model_free(model);
@@ -191,7 +181,7 @@ TEST(state_is_what_the_kind_needs)
 
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         pd_hypers h = vectors_hypers("muon", OPTIONS(expected[i].option, expected[i].value));
-        pd_model *model = make(&h, *expected[i].shape, 1);
+        pd_model *model = vectors_model_of(&h, *expected[i].shape, 1);
         assert_int_equal(pd_model_state_bytes(model), expected[i].bytes);
         pd_model_free(model);
     }
@@ -221,30 +211,9 @@ TEST(a_plan_tells_matrices_and_work)
 
 TEST(threads_and_place_change_no_bit)
 {
-    enum { SIDE = 300, ALL = SIDE * SIDE };
     pd_hypers h = vectors_hypers("muon", OPTIONS("lr", "0.1", "normuon", "yes", "compute", "bfloat16"));
-    float *w[3], *other = malloc(ALL * sizeof *other), *gradient = malloc(ALL * sizeof *gradient);
-    pd_model *models[3];
 
-    for (int i = 0; i < 3; i++) {
-        models[i] = make(&h, (pd_shape){ 2, { SIDE, SIDE } }, i + 1);
-        w[i] = malloc(ALL * sizeof *w[i]);
-        vectors_fill(w[i], ALL, 0);
-    }
-    for (int s = 1; s <= 2; s++) {
-        vectors_fill(gradient, ALL, s);
-        vectors_step(models[0], gradient, w[0], w[0], NULL);
-        vectors_step(models[1], gradient, w[1], w[1], NULL);
-        vectors_step(models[2], gradient, w[2], other, NULL);
-        memcpy(w[2], other, ALL * sizeof *other);
-    }
-    for (int i = 0; i < 3; i++) {
-        assert_memory_equal(w[0], w[i], ALL * sizeof *other);
-        pd_model_free(models[i]);
-    }
-    for (int i = 0; i < 3; i++) free(w[i]);
-    free(other);
-    free(gradient);
+    vectors_check_threads(&h, (pd_shape){ 2, { 300, 300 } });
 }
 
 TEST(defaults_equal_torchs)

@@ -221,6 +221,91 @@ TEST(other_jobs_step_between_the_slices, rig *r)
     assert_int_equal(next_answer(r), PD_OK);
 }
 
+/* Sets up the first of two shards of a job, which both ranks have joined. */
+static void join_shard(rig *r, const pd_store_config *config)
+{
+    rig_new(r, config);
+    r->shards = 2;
+    other = 0;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(rig_hello(r, "job", rank, 2, CONN + rank, CONN + rank, "nonfinite_scope=job", "* adam lr=1"),
+                         PD_OK);
+}
+
+TEST(portions_of_a_set_in_slices_are_those_of_a_set_at_once)
+{
+    pd_store_config config = rig_config(), some = slices();
+    rig r, at_once;
+
+    join_shard(&r, &some);
+    join_shard(&at_once, &config);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const pd_job *job = inside_job(r.store, r.job), *same = inside_job(at_once.store, at_once.job);
+        rig_apply(&r, declare_request(&r, rank, CONN + rank));
+        assert_int_equal(next_answer(&r), PD_OK);
+        assert_int_equal(rig_apply(&at_once, declare_request(&at_once, rank, CONN + rank)), PD_OK);
+        assert_int_equal(r.n_places, N);
+        assert_int_equal(at_once.n_places, N);
+        for (size_t k = 0; k < N; k++) {
+            assert_int_equal(r.places[k].shard, at_once.places[k].shard);
+            assert_int_equal(r.places[k].own, at_once.places[k].own);
+        }
+        assert_true(job->steps.n_params > 0 && job->steps.n_params < N);
+        assert_int_equal(job->steps.n_params, same->steps.n_params);
+        assert_int_equal(job->steps.map, same->steps.map);
+        assert_int_equal(job->steps.account.used, same->steps.account.used);
+    }
+    rig_free(&at_once);
+    rig_free(&r);
+}
+
+TEST(a_shard_refuses_a_name_that_comes_twice)
+{
+    pd_store_config config = slices();
+    pd_request *bad;
+    rig r;
+
+    join_shard(&r, &config);
+    bad = declare_request(&r, 0, CONN);
+    free(bad->u.declare.params[N - 1].name);
+    bad->u.declare.params[N - 1].name = strdup(names[0]);
+    rig_apply(&r, bad);
+    assert_int_equal(next_answer(&r), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.error.text, "layer.0 is declared twice"));
+    assert_nothing_is_left(&r);
+    rig_free(&r);
+}
+
+TEST(memory_of_a_shard_may_be_short_in_any_slice)
+{
+    pd_store_config config = slices();
+    bool failed = true;
+
+    for (int64_t n = 0; failed; n++) {
+        rig r;
+        pd_request *requests[2];
+
+        join_shard(&r, &config);
+        for (uint32_t rank = 0; rank < 2; rank++) requests[rank] = declare_request(&r, rank, CONN + rank);
+        oom_arm(n);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            pd_store_apply(r.store, requests[rank], r.now);
+            while (pd_store_work(r.store, r.now)) continue;
+        }
+        failed = oom_disarm();
+        rig_absorb(&r);
+        assert_int_equal(r.answered, 4);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            if (inside_job(r.store, r.job)->steps.quotas[rank].declared) continue;
+            assert_true(failed);
+            rig_apply(&r, declare_request(&r, rank, CONN + rank));
+            assert_int_equal(next_answer(&r), PD_OK);
+        }
+        assert_int_equal(r.n_places, N);
+        rig_free(&r);
+    }
+}
+
 TEST(memory_may_be_short_in_any_slice)
 {
     for (int64_t n = 0;; n++) {

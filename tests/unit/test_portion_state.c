@@ -172,6 +172,7 @@ TEST(bases_and_moments_in_them_go_to_their_portions)
     expect_alike(
         &(recipe){ "kl_shampoo", { { "block_size", "2" }, { "precondition_frequency", "2" }, { "root_delay", "1" } } });
     expect_alike(&(recipe){ "ademamix", { { NULL, NULL } } });
+    expect_alike(&(recipe){ "schedule_free", { { "inner_momentum", "0.9" } } });
 }
 
 /* Optimizers with blocks have tests of their own above: by default their blocks are larger than these portions. */

@@ -18,6 +18,8 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+
+WITH_THREADS();
 #endif
 
 /* An optimizer row with `roots` preconditioner tasks per step. Each task records properties of the thread that runs it,

@@ -3,6 +3,8 @@
 #include "mem_disk.h"
 #include "overlapped.h"
 
+WITH_THREADS();
+
 enum { BYTES = 9 << 20, FAILING = -1 };
 
 typedef struct fixture {

@@ -149,6 +149,47 @@ TEST(other_parameters_keep_their_weights, rig *r)
     step_all(r, 2, NUMBER);
 }
 
+/* Says that a parameter keeps its weights in a change. Returns the code of the answer. */
+static int keep(rig *r, uint32_t param, uint64_t number, uint32_t whole)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, conns[0], 1);
+
+    rig_replaces(frame, number, whole);
+    rig_absent(frame, param);
+    rig_send(r, frame);
+    rig_work(r);
+    return r->error.code;
+}
+
+TEST(a_change_elsewhere_alone_brings_its_number, rig *r)
+{
+    float before[MOST];
+
+    memcpy(before, rig_weights(r, r->job, 0), (size_t)durable_job_sizes[0] * sizeof(float));
+    assert_int_equal(keep(r, 0, NUMBER, 0), PD_OK);
+    assert_memory_equal(rig_weights(r, r->job, 0), before, (size_t)durable_job_sizes[0] * sizeof(float));
+    assert_int_equal(push(r, 1, 1, 2, 0), PD_FAILED_PRECONDITION);
+    assert_says(r, "rank 1 pushes p1 for step 2 with other weights than rank 0");
+    step_all(r, 2, NUMBER);
+    step_all(r, 3, 0);
+}
+
+TEST(a_parameter_that_keeps_its_weights_does_not_count_among_those_that_come, rig *r)
+{
+    assert_int_equal(keep(r, 1, NUMBER, 1), PD_OK);
+    assert_int_equal(push(r, 1, 1, 2, OTHER), PD_OK);
+    assert_int_equal(send_param(r, 1, 0, NUMBER, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(push(r, 1, 1, 2, OTHER), PD_OK);
+    assert_false(is_in_force(r, 0, NUMBER));
+}
+
+TEST(a_change_that_has_come_in_part_does_not_come_into_force_as_one_elsewhere, rig *r)
+{
+    assert_int_equal(send_chunks(r, 0, 1, 0, NUMBER, 1, 0, 64), PD_OK);
+    assert_int_equal(keep(r, 1, NUMBER, 0), PD_FAILED_PRECONDITION);
+    step_all(r, 2, 0);
+}
+
 TEST(a_later_change_before_the_next_push_takes_the_place_of_an_earlier_one, rig *r)
 {
     replace(r, 1, NUMBER);

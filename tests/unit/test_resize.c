@@ -431,6 +431,26 @@ TEST(barriers_count_from_the_new_processes)
     rig_free(&next);
 }
 
+TEST(a_resized_job_can_go_back_to_a_checkpoint_of_its_old_world)
+{
+    pd_store_config config = durable_config();
+    rig r, whole;
+
+    start(&r, 2, OLD);
+    r.keeps_older = true;
+    train(&r, 2, OLD, 1, 2 * SAVED);
+    rig_crash(&r, &config);
+    join(&r, 3, NEW);
+    assert_int_equal(rig_go_back(&r, "job", 0, OPERATOR, SAVED, 0), PD_OK);
+    join(&r, 3, NEW + 10);
+    train(&r, 3, NEW + 10, SAVED + 1, 2 * SAVED);
+    start(&whole, 3, NEW);
+    train(&whole, 3, NEW, 1, 2 * SAVED);
+    compare(&r, &whole);
+    rig_free(&whole);
+    rig_free(&r);
+}
+
 TEST(who_waits_for_a_checkpoint_goes_on_waiting)
 {
     rig next;

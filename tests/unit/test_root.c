@@ -62,6 +62,7 @@ static int by_itself(fixture *f, const pd_root_want *want, pd_root_report *repor
     case PD_ROOT_EIGH: return pd_root_eigh(f->Y, f->A, want, report);
     case PD_ROOT_EIGH64: return pd_root_eigh64(f->Y, f->A, want, report);
     case PD_ROOT_TRACKED:
+    case PD_ROOT_QR:
     case PD_ROOT_COUPLED:
     case PD_ROOT_HIGHER_ORDER: break;
     }

@@ -429,3 +429,65 @@ TEST(a_wide_matrix_that_is_not_finite_is_refused)
     }
     free(X.at);
 }
+
+/* Returns the largest |element| of A X A - A, which is 0 for X = the pseudo-inverse. */
+static double pseudo_error(pd_mat A, pd_mat X)
+{
+    int64_t n = A.rows;
+    double most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = -(double)A.at[i * n + j];
+            for (int64_t a = 0; a < n; a++)
+                for (int64_t b = 0; b < n; b++)
+                    sum += (double)A.at[i * n + a] * (double)X.at[a * n + b] * (double)A.at[b * n + j];
+            most = fmax(most, fabs(sum));
+        }
+    return most;
+}
+
+static double frobenius(pd_mat X)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < X.rows * X.rows; i++) sum += (double)X.at[i] * (double)X.at[i];
+    return sqrt(sum);
+}
+
+/* Eigenvalues of 3, 2, 1 and five of 0, in float32 and, as diagonal matrix, exactly. */
+TEST(a_pseudo_inverse_leaves_the_null_space_out)
+{
+    double values[8] = { 3, 2, 1 };
+    static const pd_root_method by[] = { PD_ROOT_EIGH, PD_ROOT_EIGH64, PD_ROOT_QR };
+
+    for (size_t m = 0; m < sizeof by / sizeof *by; m++)
+        for (int diagonal = 0; diagonal < 2; diagonal++) {
+            pd_mat A = roots_with(values, 8, 3), X = roots_matrix(8), Q = roots_matrix(8);
+            pd_root_want want = wanting(by[m], 1, 0);
+            pd_root_report report;
+            want.pseudo = true, want.rank_rtol = 1e-5, want.iterations = 200;
+            for (int i = 0; diagonal == 1 && i < 64; i++) A.at[i] = i % 9 == 0 ? (float)values[i / 9] : 0;
+            for (int i = 0; i < 8; i++) Q.at[i * 9] = 1;
+            assert_int_equal(pd_root(X, Q, A, &want, &report), PD_OK);
+            assert_true(pseudo_error(A, X) < 1e-5);
+            assert_true(fabs(frobenius(X) - sqrt(1 + 1.0 / 4 + 1.0 / 9)) < 1e-5);
+            want.rank_atol = 1.5;
+            assert_int_equal(pd_root(X, Q, A, &want, &report), PD_OK);
+            assert_true(fabs(frobenius(X) - sqrt(1.0 / 4 + 1.0 / 9)) < 1e-5);
+            free(A.at), free(X.at), free(Q.at);
+        }
+}
+
+TEST(qr_iterations_reach_the_root_of_a_decomposition)
+{
+    pd_mat A = matrix_of(24, 50, 7), X = roots_matrix(24), Q = roots_matrix(24);
+    pd_root_want want = wanting(PD_ROOT_QR, 0.25, 1e-3);
+    pd_root_report report;
+
+    for (int i = 0; i < 24; i++) Q.at[i * 25] = 1;
+    want.iterations = 400;
+    assert_int_equal(pd_root(X, Q, A, &want, &report), PD_OK);
+    assert_true(roots_shifted_error(X, A, 0.25, 1e-3) < 1e-3 && report.error < 1e-3);
+    free(A.at), free(X.at), free(Q.at);
+}

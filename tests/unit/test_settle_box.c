@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+WITH_THREADS();
+
 enum { SHARDS = 3, BOXES = 2, KEPT = 8, GOAL = 80, WINDOW = 24, TALLY = 4, PATIENCE = 20000 };
 
 /* Steps that 3 divides have two phases. */

@@ -55,6 +55,38 @@ TEST(no_two_neighbours_could_still_be_merged)
         }
 }
 
+TEST(merging_backwards_keeps_the_elements_and_the_limit)
+{
+    for (int s = 0; s < SHAPES; s++)
+        for (int64_t limit = 0; limit <= MOST_LIMIT; limit++)
+            for (int64_t target = 1; target <= 4; target++) {
+                pd_shape merged = pd_shape_merged_backwards(&shapes[s], limit, target),
+                         plain = pd_shape_merged(&shapes[s], 0);
+                assert_int_equal(elements_of(&merged), elements_of(&shapes[s]));
+                assert_true(merged.rank >= target || merged.rank == plain.rank);
+                for (int d = 0; d < merged.rank; d++) {
+                    bool own = false;
+                    for (int e = 0; e < plain.rank; e++) own |= merged.dim[d] == plain.dim[e];
+                    assert_true(own || merged.dim[d] <= limit);
+                }
+            }
+}
+
+/* Dimensions are joined at the end first, so a neighbour at the front may be left over. */
+TEST(backwards_the_last_dimensions_are_merged_first)
+{
+    static const pd_shape shape = { 4, { 8, 1, 20, 10 } };
+    pd_shape merged = pd_shape_merged_backwards(&shape, 256, 1);
+
+    assert_true(pd_shape_equal(&merged, &(pd_shape){ 2, { 8, 200 } }));
+    merged = pd_shape_merged(&shape, 256);
+    assert_true(pd_shape_equal(&merged, &(pd_shape){ 2, { 160, 10 } }));
+    merged = pd_shape_merged_backwards(&shape, 1 << 20, 2);
+    assert_true(pd_shape_equal(&merged, &(pd_shape){ 2, { 8, 200 } }));
+    merged = pd_shape_merged_backwards(&shape, 1 << 20, 3);
+    assert_true(pd_shape_equal(&merged, &(pd_shape){ 3, { 8, 20, 10 } }));
+}
+
 TEST(without_a_limit_only_dimensions_of_1_disappear)
 {
     pd_shape merged = pd_shape_merged(&(pd_shape){ 4, { 1, 6, 1, 6 } }, 0);

@@ -8,6 +8,8 @@
 #include "shard_servers.h"
 #include "shards.h"
 
+WITH_THREADS();
+
 /* Three shards. "bias" lies whole on shard 2, "kernel" on shard 0, "table" is cut: 300 elements on shard 1, 500 on
  * shard 0, 200 on shard 1. */
 enum { BIAS, KERNEL, TABLE, N, SHARDS = 3, MOST = 1000 };
@@ -474,8 +476,22 @@ TEST(replaced_weights_go_to_all_shards, worker *w)
     take_step(w, 2);
     expect_weights(w);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 77);
-    assert_int_equal(pd_client_replace(w->client, w->items, 2, 78, &err), PD_INVALID_ARGUMENT);
-    assert_non_null(strstr(err.text, "no changed weights lie on shard 1"));
+}
+
+TEST(all_shards_learn_of_a_change_on_one, worker *w)
+{
+    int before[SHARDS];
+    pd_error err;
+
+    take_step(w, 1);
+    for (size_t s = 0; s < SHARDS; s++) before[s] = w->servers->at[s].came[PD_INIT];
+    w->weights[BIAS][0] = w->expected[BIAS][0] = 5;
+    assert_int_equal(pd_client_replace(w->client, &w->items[BIAS], 1, 78, &err), PD_OK);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].came[PD_INIT], before[s] + 1);
+    take_step(w, 2);
+    expect_weights(w);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 78);
+    assert_int_equal(pd_client_replace(w->client, w->items, 0, 79, &err), PD_INVALID_ARGUMENT);
 }
 
 TEST(notes_buffers_counts_and_random_numbers_are_those_of_one_handle, worker *w)
@@ -637,6 +653,24 @@ TEST(a_durable_step_counts_once_all_shards_have_confirmed_it, worker *w)
     w->client->slice = patient(20);
     assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
     for (size_t s = 0; s < SHARDS; s++) assert_in_range(atomic_load(&at[s].came[PD_CHECKPOINT]), 4, 6);
+}
+
+TEST(a_worker_leaves_shards_that_answer_at_different_times, worker *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    atomic_store(&at[0].ignores, PD_LEAVE);
+    w->client->slice = 0.05;
+    while (atomic_load(&at[1].came[PD_LEAVE]) == 0 || atomic_load(&at[2].came[PD_LEAVE]) == 0)
+        assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
+    atomic_store(&at[0].ignores, PD_METHODS);
+    cut(&at[0]);
+    w->client->slice = patient(20);
+    assert_int_equal(pd_client_leave(w->client, &err), PD_OK);
+    assert_int_equal(atomic_load(&at[1].came[PD_LEAVE]), 1);
+    assert_int_equal(step(w, 1, NULL, &err), PD_FAILED_PRECONDITION);
 }
 
 /* ---- without a handle that is open ---- */

@@ -9,6 +9,8 @@
 #include "connect.h"
 #include "sock.h"
 
+WITH_THREADS();
+
 static pd_address one(const char *text)
 {
     pd_address *urls, url;

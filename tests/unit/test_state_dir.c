@@ -56,6 +56,43 @@ TEST(a_directory_has_one_user_at_a_time)
     pd_state_dir_close(&other);
 }
 
+TEST(a_directory_has_the_number_of_its_copy_that_it_was_given_last)
+{
+    const pd_disk *disk = &pd_disk_posix;
+    pd_state_dir dir;
+    uint64_t life = 1;
+
+    assert_int_equal(pd_state_dir_open(&dir, root, true, NULL), PD_OK);
+    assert_int_equal(pd_state_dir_life(disk, root, &life, NULL), PD_OK);
+    assert_int_equal(life, 0);
+    assert_int_equal(pd_state_dir_set_life(disk, root, UINT64_MAX, NULL), PD_OK);
+    assert_int_equal(pd_state_dir_set_life(disk, root, 0x1234, NULL), PD_OK);
+    assert_int_equal(pd_state_dir_life(disk, root, &life, NULL), PD_OK);
+    assert_int_equal(life, 0x1234);
+    pd_state_dir_close(&dir);
+}
+
+TEST(a_damaged_number_of_a_copy_is_refused)
+{
+    static const char *const damaged[] = { "", "123", "0000000000000000", "000000000000000g" };
+    pd_state_dir dir;
+    pd_error err;
+    uint64_t life;
+    char path[96];
+
+    assert_int_equal(pd_state_dir_open(&dir, root, true, NULL), PD_OK);
+    snprintf(path, sizeof path, "%s/life", root);
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(damaged[i], file);
+        fclose(file);
+        assert_int_equal(pd_state_dir_life(&pd_disk_posix, root, &life, &err), PD_DATA_LOSS);
+        assert_non_null(strstr(err.text, "16 hexadecimal digits"));
+    }
+    pd_state_dir_close(&dir);
+}
+
 TEST(what_others_may_write_is_refused)
 {
     const mode_t modes[] = { 0770, 0702, 01777 };

@@ -93,6 +93,50 @@ TEST(a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count, rig *r)
     assert_int_equal(count_of(r, 3), 1);
 }
 
+TEST(a_round_without_gradients_counts_where_the_optimizer_says_so, rig *r)
+{
+    uint32_t job = start(r, NULL, "* counting counts_empty=yes");
+
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, ABSENT);
+    push(r, job, 2, 3, GIVEN);
+    assert_int_equal(count_of(r, 3), 2);
+}
+
+/* Its count is known as soon as it is known that the round is not skipped. */
+TEST(a_parameter_without_gradients_waits_for_nobody_where_these_rounds_count, rig *r)
+{
+    uint32_t job = start(r, NULL, "* counting counts_empty=yes");
+
+    for (uint64_t step = 1; step <= 10; step++) push(r, job, step, 0, step % 3 == 0 ? GIVEN : ABSENT);
+    assert_int_equal(closed(r, job, 0), 10);
+    push(r, job, 11, 0, GIVEN);
+    assert_int_equal(count_of(r, 0), 11);
+}
+
+TEST(a_skipped_round_never_counts, rig *r)
+{
+    uint32_t job = start(r, NULL, "* counting counts_empty=yes");
+
+    push(r, job, 1, 0, SPOILED);
+    push(r, job, 2, 0, ABSENT);
+    assert_int_equal(closed(r, job, 0), 1);
+    for (uint32_t p = 1; p < PARAMS; p++) push(r, job, 1, p, SPOILED);
+    assert_int_equal(closed(r, job, 0), 2);
+    push(r, job, 3, 0, GIVEN);
+    assert_int_equal(count_of(r, 0), 2);
+}
+
+TEST(a_round_that_the_whole_job_skips_does_not_count, rig *r)
+{
+    uint32_t job = start(r, "nonfinite_scope=job", "* counting counts_empty=yes");
+
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 0 ? ABSENT : SPOILED);
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 2, p, ABSENT);
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 3, p, GIVEN);
+    assert_int_equal(count_of(r, 0), 2);
+    assert_int_equal(count_of(r, 3), 2);
+}
+
 TEST(a_skipped_round_counts_no_more_than_an_absent_one, rig *r)
 {
     uint32_t job = start(r, NULL, "* counting");

@@ -7,6 +7,8 @@
 #include "test.h"
 #include "stepper.h"
 
+WITH_THREADS();
+
 enum { ELEMENTS = 1000 };
 
 typedef struct fixture {

@@ -78,6 +78,8 @@ TEST(updates_of_kron_take_what_its_plan_tells)
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=yes block_size=100", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no memory_save_mode=all_diag", 1,
         0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no dQ=QUAD block_size=100", 1, 0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no dQ=Q0.5EQ1.5 partition_grads_into_blocks=no", 1, 0.99);
 }
 
 TEST(bases_take_what_their_plans_tell)

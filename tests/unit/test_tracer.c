@@ -6,6 +6,8 @@
 #include "rig.h"
 #include "tracer.h"
 
+WITH_THREADS();
+
 enum { WORLD = 2, CONN = 10, STEPS = 5, MS = 1000000 };
 
 static const int64_t sizes[] = { 7, 200, 30 };

@@ -6,6 +6,8 @@
 #include "store_inside.h"
 #include "published.h"
 
+WITH_THREADS();
+
 static uint64_t used(const scene *s)
 {
     return s->store->budget.used;

@@ -13,7 +13,9 @@ typedef struct notes {
     int n_failed;
     pd_wait *ends; /* a request that is forgotten when another one fails, as when its connection closes; or NULL */
     pd_error error;
-    int out; /* number of published versions not released yet */
+    int out;      /* number of published versions not released yet */
+    int asked;    /* number of requests for weights to evaluate with */
+    bool starves; /* there is no memory for them */
 } notes;
 
 static void on_resolved(void *arg, pd_wait *wait)
@@ -38,9 +40,18 @@ static void on_released(void *arg, pd_published *published)
     free(published);
 }
 
+static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t param)
+{
+    notes *n = arg;
+
+    assert_true(wait->evaluates && number == 1 && param < 4);
+    n->asked++;
+    return n->starves ? PD_NO_MEMORY : PD_OK;
+}
+
 static void set_up(notes *n)
 {
-    pd_version_table_user user = { n, on_resolved, on_failed, on_released };
+    pd_version_table_user user = { n, on_resolved, on_failed, on_released, on_asks };
 
     n->versions = pd_version_table_new(&user);
     assert_int_equal(pd_version_table_reserve(n->versions, 1, 4), PD_OK);
@@ -589,4 +600,119 @@ TEST(a_push_whose_place_another_one_of_its_rank_has_taken_is_late, notes *n)
     assert_int_equal(after->at[0].outcome, PD_STEPPED);
     drop(n, before);
     drop(n, after);
+}
+
+/* Returns a pull of the weights to evaluate with of parameters `first` and so on. */
+static pd_wait *evaluate(uint64_t step, uint32_t first, size_t count)
+{
+    pd_wait *wait = wait_for(step, false, true, first, count);
+
+    wait->evaluates = true;
+    return wait;
+}
+
+static void read_out(notes *n, uint32_t param, uint64_t version, bool own, bool starved)
+{
+    pd_closed closed = { .param = param, .step = version, .read_out = true, .starved = starved };
+
+    if (own) {
+        closed.published = calloc(1, sizeof *closed.published);
+        closed.published->version = version;
+        n->out++;
+    }
+    pd_version_table_close(n->versions, 1, &closed);
+}
+
+TEST(weights_to_evaluate_with_are_asked_for_when_the_step_is_there, notes *n)
+{
+    pd_wait *first = evaluate(2, 0, 1), *second = evaluate(1, 0, 1);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    assert_false(pd_version_table_wait(n->versions, 1, first));
+    assert_int_equal(n->asked, 0);
+    close_round(n, 0, 2, PD_STEPPED, true);
+    assert_int_equal(n->asked, 1);
+    assert_false(pd_version_table_wait(n->versions, 1, second)); /* the answer to the first is for both */
+    assert_int_equal(n->asked, 1);
+    assert_int_equal(n->n_resolved, 0);
+    read_out(n, 0, 2, true, false);
+    assert_int_equal(n->n_resolved, 2);
+    assert_ptr_equal(first->at[0].published, second->at[0].published);
+    assert_int_equal(first->at[0].version, 2);
+    drop(n, first);
+    assert_int_equal(n->out, 2); /* the published weights, and those that the second pull has */
+    drop(n, second);
+    assert_int_equal(n->out, 1);
+}
+
+TEST(weights_without_an_average_are_those_that_were_published, notes *n)
+{
+    pd_wait *pull = evaluate(1, 0, 2);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    close_round(n, 1, 1, PD_STEPPED, true);
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
+    assert_int_equal(n->asked, 2);
+    read_out(n, 1, 1, true, false);
+    assert_int_equal(n->n_resolved, 0);
+    read_out(n, 0, 1, false, false);
+    assert_int_equal(n->n_resolved, 1);
+    assert_int_equal(n->out, 3);
+    assert_non_null(pull->at[0].published);
+    drop(n, pull);
+}
+
+TEST(readers_that_have_gone_leave_nothing_behind, notes *n)
+{
+    pd_wait *pull = evaluate(1, 0, 1), *next = evaluate(1, 0, 1);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
+    drop(n, pull);
+    read_out(n, 0, 1, true, false);
+    assert_int_equal(n->out, 1);
+    assert_false(pd_version_table_wait(n->versions, 1, next)); /* nothing is kept: it asks again */
+    assert_int_equal(n->asked, 2);
+    drop(n, next);
+}
+
+TEST(readers_fail_without_memory_and_with_their_job, notes *n)
+{
+    pd_wait *pull = evaluate(1, 0, 2), *last = evaluate(1, 0, 1);
+    pd_error gone;
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    close_round(n, 1, 1, PD_STEPPED, true);
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
+    read_out(n, 1, 1, false, true);
+    assert_int_equal(n->n_failed, 1);
+    assert_int_equal(n->error.code, PD_RESOURCE_EXHAUSTED);
+    assert_false(pd_version_table_wait(n->versions, 1, last));
+    pd_fail(&gone, PD_ABORTED, "gone");
+    pd_version_table_drop(n->versions, 1, &gone);
+    assert_int_equal(n->n_failed, 2);
+    assert_int_equal(n->error.code, PD_ABORTED);
+    drop(n, pull);
+    drop(n, last);
+}
+
+TEST(without_memory_the_store_is_asked_again_later, notes *n)
+{
+    pd_wait *pull = evaluate(1, 0, 1), *gone = evaluate(1, 1, 1);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    close_round(n, 1, 1, PD_STEPPED, true);
+    n->starves = true;
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
+    assert_false(pd_version_table_wait(n->versions, 1, gone));
+    drop(n, gone);
+    pd_version_table_ask_again(n->versions);
+    assert_int_equal(n->asked, 3);
+    n->starves = false;
+    pd_version_table_ask_again(n->versions);
+    pd_version_table_ask_again(n->versions);
+    assert_int_equal(n->asked, 4);
+    read_out(n, 0, 1, true, false);
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, pull);
 }

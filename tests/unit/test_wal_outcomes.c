@@ -6,6 +6,8 @@
 #include "rig.h"
 #include "store_inside.h"
 
+WITH_THREADS();
+
 enum { PARAMS = 4, WORLD = 2, SIZE = 3, STEPS = 10, CONN = 10 };
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { SEEDS = 1 }; /* few cases, since sanitizers are slow */

@@ -6,6 +6,8 @@
 #include "disk_writer.h"
 #include "wal_sample.h"
 
+WITH_THREADS();
+
 /* A writer whose thread can be made to wait when it syncs, at the end of a group. */
 typedef struct fixture {
     gated_disk *at;

@@ -5,6 +5,8 @@
 #include "test.h"
 #include "overlapped.h"
 
+WITH_THREADS();
+
 enum { BYTES = 9 << 20, PATIENCE_S = 30 };
 
 static const pd_numa no_node = { 0 };

@@ -4,6 +4,8 @@
 #include "mem_disk.h"
 #include "overlapped.h"
 
+WITH_THREADS();
+
 #define ROOT "/state"
 #define JOB_DIR ROOT "/runs%2Fgpt%20%231-0123456789abcdef"
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .errors import Unimplemented as Unimplemented
     from .errors import Unknown as Unknown
     from .facts import Members as Members
+    from .facts import Shard as Shard
     from .facts import Stats as Stats
     from .facts import Welcome as Welcome
     from .local_daemon import Local as Local
@@ -65,7 +66,7 @@ _MODULES = {
                "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "NoMemory", "Rewind",
                "ParamdWarning"],
     "counted": ["Counted"],
-    "facts": ["Members", "Stats", "Welcome"],
+    "facts": ["Members", "Shard", "Stats", "Welcome"],
     "local_daemon": ["Local", "local"],
     "param": ["Param"],
     "sampler": ["StepSampler"],

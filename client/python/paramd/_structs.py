@@ -71,7 +71,7 @@ class PushOptions(ctypes.Structure):
                 ("scalars", POINTER(Scalar)), ("n_scalars", c_size_t), ("sparse", c_bool),
                 ("worker_state", c_void_p), ("worker_state_bytes", c_size_t), ("replaces", c_uint64),
                 ("patience_ms", c_uint32), ("wants", c_uint32), ("carried", c_bool), ("counts", POINTER(ItemCount)),
-                ("speed", c_double), ("again", c_bool), ("lost", POINTER(c_bool))]
+                ("speed", c_double), ("again", c_bool), ("lost", POINTER(c_bool)), ("form", c_int)]
 
 
 class Stats(ctypes.Structure):

@@ -23,7 +23,7 @@ from ._library import error_of, library, text_list
 from .arrays import Borrowed
 from .counted import counted_of
 from .errors import DeadlineExceeded, Error, FailedPrecondition, NoMemory, invalid, spelled
-from .facts import Members, Stats, Welcome, values
+from .facts import Members, Shard, Stats, Welcome, values
 from .handle import Handle
 from .model import Arrays, Model, find_name
 from .param import BF16, F16, TAGS, Param
@@ -41,8 +41,10 @@ _UNCONNECTED = b"not connected now"      # part of the error of a call that wait
 _WARNING = "warning of the server: "     # begin of a notice
 ANY_RANK = -1                           # PD_ANY_RANK: the server chooses the rank
 _FEEDBACK: dict[bool | str, int] = {True: 0, False: 1, "carry": 2}      # as enum pd_feedback_mode
+_FORMS = ("train", "eval")               # enum pd_weights_form
 _RESUME = {None: 0, True: 1, False: 2}  # enum pd_resume
 _WORKER_STATE_BYTES = 1 << 20           # of the longest one
+_ADDRESS = 320                          # bytes of the longest address, as text
 Path = Union[str, "os.PathLike[str]"]   # of a file with keys
 
 
@@ -493,14 +495,21 @@ class Client:
         _, items, arrays = self.model.items(None, weights)
         self._hold("replace", items, arrays, library().pd_client_replace, items, len(items), _change(replaces))
 
-    def pull(self, weights: Arrays, *, min_step: int = 0) -> Ticket:
+    def pull(self, weights: Arrays, *, min_step: int = 0, form: str = "train") -> Ticket:
         """Receives weights once at least `min_step` rounds of their parameters are closed; 0: the present weights.
-        weights: a mapping from names to writable arrays."""
+
+        weights: a mapping from names to writable arrays.
+        form: "train": the weights that gradients belong to. "eval": those to evaluate with and to save, which are
+            others for schedule_free, schedule_free_sgd and gpa.
+        """
+        if form not in _FORMS:
+            raise invalid(f"form: expected {' or '.join(map(repr, _FORMS))}, got {form!r}")
         names, items, arrays = self.model.items(None, weights)
         request = Request(self, names, items, None, arrays)
         request.settled = not names and bool(weights)
         self._note_landing(weights)
-        return self._start(request, library().pd_client_pull, items, len(items), min_step)
+        return self._start(request, library().pd_client_pull_form, items, len(items), min_step,
+                           _FORMS.index(form))
 
     def close_step(self, step: int) -> Ticket:
         """Ends this rank's step: parameters that it has not pushed count as without a gradient. Call it after the
@@ -722,6 +731,17 @@ class Client:
         with self.handle as pointer:
             library().pd_client_members(pointer, byref(n), byref(index), byref(epoch))
         return Members(n.value, index.value, epoch.value)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """Where the job is: the server of each shard; one entry if the job has one server. Entries change when a shard
+        moves to another server."""
+        url, tenure = ctypes.create_string_buffer(_ADDRESS), c_uint64()
+        shards: list[Shard] = []
+        with self.handle as pointer:
+            while library().pd_client_shards(pointer, len(shards), url, _ADDRESS, byref(tenure)) > len(shards):
+                shards.append(Shard(url.value.decode("utf-8", "replace"), tenure.value))
+        return shards
 
     @property
     def leads(self) -> bool:

@@ -202,13 +202,14 @@ class Exchange:
         landed = self.take()
         return landed if landed is not None else self.pull()
 
-    def pull(self) -> dict[str, Any]:
-        """Returns the job's weights. If a step is under way, this waits for it."""
+    def pull(self, form: str = "train") -> dict[str, Any]:
+        """Returns the job's weights. If a step is under way, this waits for it. form: see Client.pull."""
         landed = self.take()
-        if landed is not None:
+        if landed is not None and form == "train":
             return landed
+        self._landed = landed
         weights = self._fresh()
-        self.client.pull(weights).wait()
+        self.client.pull(weights, form=form).wait()
         return weights
 
     def restart(self, weights: dict[str, Any]) -> None:

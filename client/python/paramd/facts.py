@@ -18,6 +18,17 @@ class Members(NamedTuple):
     epoch: int
 
 
+class Shard(NamedTuple):
+    """A server that has a job, or a part of it.
+
+    url: its address. tenure: number of this owner of the shard, which grows with each new owner; 0: the servers have no
+    engine (cluster.engine), so shards do not move.
+    """
+
+    url: str
+    tenure: int
+
+
 @dataclass(frozen=True)
 class Welcome:
     """The server's answer to a client that has connected: facts about the job and the server.

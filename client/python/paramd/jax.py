@@ -145,10 +145,15 @@ class Remote:
         self._params = params if self._keeps_params else None
         return params
 
-    def pull(self) -> Any:
+    def pull(self, form: str = "train") -> Any:
         """Returns the job's parameters, with the structure and devices of those of the last step. If a step is under
-        way, this waits for it."""
-        return self._give(self._placement.place(self.exchange.pull()))
+        way, this waits for it.
+
+        form: "eval": those to evaluate with and to save, which are others for schedule_free, schedule_free_sgd and gpa.
+            The next step takes the parameters of the last one all the same.
+        """
+        pulled = self._placement.place(self.exchange.pull(form))
+        return self._give(pulled) if form == "train" else pulled
 
     def restart(self, params: Any) -> None:
         """Starts the job anew after DataLoss: a new server goes on from the parameters that rank 0 has. Every rank

@@ -24,6 +24,8 @@ _PRESETS: dict[str, dict[str, Any]] = {
              "pad_blocks": False},
 }
 _NAMES = ("adamw", "upstream")
+# classes of shampoo (preconditioner_config) whose steps have a length of their own, so that they need no graft
+_UNGRAFTED = ("eigenvaluecorrectedshampoo", "spectraldescent", "signdescent", "sgd", "adagrad", "rmsprop", "adam")
 _told: set[str] = set()
 
 
@@ -49,12 +51,18 @@ def split(optimizer: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], str
 
 def implied(optimizer: str, given: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
     """Returns hyperparameters that follow from those that are given, by the optimizer's own names: all that a preset
-    sets, where the user has named one; and a precondition_frequency that allows the start_preconditioning_step."""
+    sets, where the user has named one; a precondition_frequency that allows the start_preconditioning_step; and no graft
+    for a class of shampoo that needs none."""
     if preset is not None:
         source = rows.defaults(optimizer) if preset == "upstream" else defaults(optimizer)
         return {name: source[name] for name in of(optimizer)}
     start, steps = given.get("start_preconditioning_step"), of(optimizer).get("precondition_frequency", 0)
-    return {"precondition_frequency": int(start)} if isinstance(start, (int, float)) and 0 < start < steps else {}
+    found: dict[str, Any] = {}
+    if isinstance(start, (int, float)) and 0 < start < steps:
+        found["precondition_frequency"] = int(start)
+    if optimizer == "shampoo" and str(given.get("preconditioner_config")).casefold() in _UNGRAFTED:
+        found["grafting_config"] = "none"
+    return found
 
 
 def tell(optimizer: str, names: Iterable[str]) -> None:

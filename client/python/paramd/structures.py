@@ -2,6 +2,7 @@
 
     {"grafting_config": {"type": "adam", "beta2": 0.99, "epsilon": 1e-8}}           # shampoo
     {"precision_config": {"factor_matrix_dtype": "float64"}}                        # shampoo
+    {"inverse_exponent_override": {1: 0.5, 2: {0: 0.4, 1: 0}}}                      # shampoo
     {"factor_map": {"attention/query": ("ROW", "COLUMN", "COLUMN"), ".*": "HEURISTIC"}}      # adafactor
 
 An object of upstream's own class, such as AdamGraftingConfig(beta2=0.99), may stand for a dict.
@@ -19,8 +20,10 @@ from .texts import value_text
 if TYPE_CHECKING:
     from .rows import Hyper
 
-_CLASS_ENDINGS = ("graftingconfig", "config")   # of upstream's classes: AdamGraftingConfig is the type Adam
-_BARE_KEYS = ("logical_factor_rules",)          # texts whose keys are names of axes, not expressions
+# of upstream's classes: AdamGraftingConfig and AdamPreconditionerConfig are the type Adam
+_CLASS_ENDINGS = ("graftingconfig", "preconditionerconfig", "config")
+# texts whose keys are names of axes or numbers, not expressions
+_BARE_KEYS = ("logical_factor_rules", "inverse_exponent_override", "ignored_basis_change_dims")
 
 
 def flat(optimizer: str, row: Mapping[str, Hyper], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +100,8 @@ def _plain(value: Any) -> Any:
 def _rules_text(name: str, given: Mapping[str, Any]) -> str:
     """Returns rules by name as the server reads them: ['attention/query':(ROW,COLUMN,COLUMN),'.*':HEURISTIC]."""
     def text(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return _rules_text(name, value)
         if isinstance(value, (tuple, list)):
             return f"({','.join(text(one) for one in value)})"
         return "none" if value is None else value_text(_plain(value))

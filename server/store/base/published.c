@@ -99,6 +99,12 @@ void pd_published_replace(pd_unread *unread, pd_published *now, pd_published *be
     pd_unread_add(unread, less);
 }
 
+void pd_published_lend(pd_unread *unread, pd_published *published)
+{
+    ((shelved *)(void *)published)->unread = unread;
+    pd_unread_add(unread, bytes_of(published));
+}
+
 void pd_published_returned(pd_published *published)
 {
     count_no_more((shelved *)(void *)published);

@@ -62,6 +62,9 @@ int pd_published_widen(pd_published *published, pd_dtype dtype, pd_buffer_pool *
 /* Marks `now` as published in place of `before`. From now on `before` counts as unread, until the loop thread has
  * returned it. Either may be NULL. */
 void pd_published_replace(pd_unread *unread, pd_published *now, pd_published *before);
+/* Counts a version as unread from now on, although it was never published: weights to evaluate with, which only answers
+ * refer to. */
+void pd_published_lend(pd_unread *unread, pd_published *published);
 /* Drops the loop thread's reference to a published version that it has returned, which is unread no longer. */
 void pd_published_returned(pd_published *published);
 /* Drops one reference (store_refs) to a published version. When the last one is dropped, the published version is freed

@@ -33,7 +33,8 @@ static bool wants_answer(pd_request_kind kind)
 {
     return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_FORGOTTEN && kind != PD_REQ_TASK &&
            kind != PD_REQ_LIMITS && kind != PD_REQ_ROLES && kind != PD_REQ_STALLED &&
-           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK;
+           kind != PD_REQ_CHECKPOINT_WRITTEN && kind != PD_REQ_WAL && kind != PD_REQ_WENT_BACK &&
+           kind != PD_REQ_MIRRORED;
 }
 
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
@@ -48,6 +49,18 @@ pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
         return NULL;
     }
     return request;
+}
+
+pd_request *pd_request_read_out(uint32_t job, uint32_t param)
+{
+    pd_request *request = pd_request_new(PD_REQ_READ_OUT, (pd_ticket){ 0, 0 });
+
+    if (request == NULL) return NULL;
+    request->job = job;
+    request->u.read_out.param = param;
+    if ((request->u.read_out.at = calloc(1, sizeof *request->u.read_out.at)) != NULL) return request;
+    pd_request_free(request);
+    return NULL;
 }
 
 static void free_options(pd_option *options, size_t n)
@@ -159,7 +172,9 @@ static void free_contents(pd_request *request)
     case PD_REQ_WAL:
     case PD_REQ_WENT_BACK:
     case PD_REQ_DRAIN: break;
+    case PD_REQ_MIRRORED: free(request->u.mirrored.job_name); break;
     case PD_REQ_SETTLE: free(request->u.settle.at); break;
+    case PD_REQ_READ_OUT: free(request->u.read_out.at); break;
     case PD_REQ_ROLES: pd_roles_free(request->u.roles); break;
     case PD_REQ_CHECKPOINT: free(request->u.checkpoint.job_name); break;
     case PD_REQ_GO_BACK: free(request->u.go_back.job_name); break;

@@ -157,6 +157,9 @@ typedef enum pd_request_kind {
     /* a worker asks for a tally of this shard, or brings a verdict of all shards (job/settling.h); answered when the
      * tally is made */
     PD_REQ_SETTLE,
+    /* from the loop thread: a worker wants weights to evaluate with; answered by a PD_EFF_CLOSED whose only entry has
+     * `read_out` set, or not at all if the job has ended */
+    PD_REQ_READ_OUT,
     /* an operator or a worker asks for a checkpoint; answered when it is durable */
     PD_REQ_CHECKPOINT,
     PD_REQ_KICK, /* an operator removes a rank from a job */
@@ -166,6 +169,7 @@ typedef enum pd_request_kind {
     /* a worker or an operator asks a job to go back to the checkpoint of an earlier step */
     PD_REQ_GO_BACK,
     PD_REQ_WENT_BACK, /* from the checkpoint writer: it has carried out an order to go back; no answer */
+    PD_REQ_MIRRORED,  /* from the mirror thread: the mirror has a job up to a step; no answer */
 } pd_request_kind;
 
 /* The requests of an import, in this order: BEGIN; PIECE for some elements of a tensor and COUNT for a step counter, as
@@ -293,6 +297,15 @@ typedef struct pd_request {
         } barrier;
         pd_tallies settle;
         struct {
+            char *job_name;
+            uint64_t creator; /* pd_job_saved.creator of the job that is meant */
+            uint64_t step;
+        } mirrored;
+        struct {
+            uint32_t param;
+            struct pd_closed *at; /* memory for the entry of the answer */
+        } read_out;
+        struct {
             char reason[96];
         } lost;
         struct {
@@ -356,10 +369,12 @@ typedef struct pd_request {
         struct {
             pd_export_act act;
             char *job_name;
-            char *by;      /* label of the operator's connection, for the log */
-            bool state;    /* BEGIN requests: true: optimizer state is read, too; false: only weights */
-            bool replaces; /* BEGIN requests: the job's export that is under way ends, in favor of this one */
-            uint64_t step; /* BEGIN requests: step that is read; 0: the present one */
+            char *by;       /* label of the operator's connection, for the log */
+            bool state;     /* BEGIN requests: true: optimizer state is read, too; false: only weights */
+            bool evaluates; /* BEGIN requests: the weights to evaluate with are read, not those that are trained */
+            bool may_stop;  /* BEGIN requests with `evaluates`: the operator may quiesce the job */
+            bool replaces;  /* BEGIN requests: the job's export that is under way ends, in favor of this one */
+            uint64_t step;  /* BEGIN requests: step that is read; 0: the present one */
             /* BEGIN requests: time for which the export may wait for others, and for parameters that have not reached
              * the step that is read. In the store: the deadline. */
             uint64_t wait_ns;
@@ -490,6 +505,9 @@ typedef struct pd_closed {
     pd_reason *why;           /* why the optimizer refused the step; NULL: it did not, or memory was short */
     pd_scalar_means *scalars; /* means of the round's scalars; NULL: no rank sent any */
     pd_counted *counted;      /* the ranks that count; NULL: all, each with a contribution to this very step */
+    /* No round has closed. `published` are the weights to evaluate with, at the version that was published last; NULL:
+     * they are the published weights, or there was no memory for them (`starved`). */
+    bool read_out, starved;
 } pd_closed;
 
 /* What the answer to Declare says of one parameter. */
@@ -724,6 +742,8 @@ void pd_effect_free(pd_effect *effect);
 void pd_request_slim(pd_request *request);
 /* Turns a request into an effect in the same memory, so it cannot fail. Takes ownership of the request. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
+/* Makes a PD_REQ_READ_OUT. NULL: out of memory. */
+pd_request *pd_request_read_out(uint32_t job, uint32_t param);
 /* Turns a PD_EFF_WRITE_CHECKPOINT into a PD_REQ_CHECKPOINT_WRITTEN in the same memory, so it cannot fail. Takes
  * ownership of the effect. */
 pd_request *pd_effect_become_checkpointed(pd_effect *effect);

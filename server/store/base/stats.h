@@ -86,8 +86,9 @@ typedef struct pd_job_info {
     uint64_t root_age; /* number of steps since the statistics of the oldest matrix root in use were taken */
     /* number of contributions since the daemon started to steps that their workers had seen closed before */
     uint64_t replayed;
-    uint64_t went_back; /* number of times since the server started that the job went back to an earlier step */
-    bool open_sets;     /* not every rank counts in each step */
+    uint64_t went_back;     /* number of times since the server started that the job went back to an earlier step */
+    bool open_sets;         /* not every rank counts in each step */
+    uint64_t mirrored_step; /* step up to which the mirror has the job; 0: it has nothing, or there is none */
 } pd_job_info;
 
 /* An entry of the operators' list of parameters. */

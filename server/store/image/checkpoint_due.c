@@ -279,13 +279,6 @@ static int check_ask(const pd_job *job, pd_error *err)
                    job->steps.name);
 }
 
-/* Returns the step with which a request for a checkpoint can be answered now: an operator gets the step of the newest
- * checkpoint, a worker gets the durable step. */
-static uint64_t enough(const pd_job *job, const pd_request *request)
-{
-    return request->u.checkpoint.job_name != NULL ? job->checkpointing.newest.step : job->checkpointing.durable_step;
-}
-
 void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     uint64_t *deadline_ns = &request->u.checkpoint.wait_ns;
@@ -299,8 +292,7 @@ void pd_checkpoint_ask(pd_job *job, pd_request *request, uint64_t now_ns)
     }
     if (request->u.checkpoint.step == 0) request->u.checkpoint.step = pd_steps_least(&job->steps);
     request->u.checkpoint.changes = job->checkpointing.changes;
-    if (job->checkpointing.newest.exists && enough(job, request) >= request->u.checkpoint.step &&
-        pd_checkpoint_has_changes(job, request)) {
+    if (job->checkpointing.newest.exists && pd_checkpoint_suffices(job, request)) {
         pd_checkpoint_answer(job, request, 0, 0);
         return;
     }
@@ -399,7 +391,7 @@ static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request,
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
     effect->u.durable_step = job->checkpointing.durable_step;
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
-    pd_checkpoint_answer_all(job, job->checkpointing.durable_step, NULL, image->bytes, image->ns);
+    pd_checkpoint_answer_all(job, image->bytes, image->ns);
 }
 
 void pd_checkpoint_done(pd_job *job, pd_effects *outbox, pd_request *request, uint64_t now_ns)

@@ -9,35 +9,55 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* Returns the step with which a request for a checkpoint can be answered: an operator gets that of the newest
+ * checkpoint, by which its directory is named, a worker gets the durable step. */
+static uint64_t step_for(const pd_job *job, const pd_request *request)
+{
+    return request->u.checkpoint.job_name != NULL ? job->checkpointing.newest.step : job->checkpointing.durable_step;
+}
+
 void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_CHECKPOINT);
 
     effect->job = job->steps.number;
-    effect->u.checkpoint.step = job->checkpointing.durable_step;
+    effect->u.checkpoint.step = step_for(job, request);
     effect->u.checkpoint.bytes = bytes;
     effect->u.checkpoint.ns = ns;
     pd_effects_add(job->steps.outbox, effect);
     pd_request_free(request);
 }
 
-bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request)
+bool pd_checkpoint_suffices(const pd_job *job, const pd_request *request)
 {
-    return request->u.checkpoint.changes <= job->checkpointing.newest.changes;
+    return step_for(job, request) >= request->u.checkpoint.step &&
+           request->u.checkpoint.changes <= job->checkpointing.newest.changes;
 }
 
-void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns)
+void pd_checkpoint_answer_all(pd_job *job, uint64_t bytes, uint64_t ns)
 {
     pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
     pd_request *request;
 
     while ((request = pd_request_queue_take(&all)) != NULL) {
-        if (request->u.checkpoint.step > step || (err == NULL && !pd_checkpoint_has_changes(job, request)))
-            pd_request_queue_add(&job->checkpointing.asked, request);
-        else if (err != NULL)
-            pd_request_refuse(job->steps.outbox, request, err);
-        else
+        if (pd_checkpoint_suffices(job, request))
             pd_checkpoint_answer(job, request, bytes, ns);
+        else
+            pd_request_queue_add(&job->checkpointing.asked, request);
+    }
+}
+
+/* Refuses the requests that wait for a checkpoint of step `step` or of an earlier one. */
+static void refuse_all(pd_job *job, uint64_t step, const pd_error *err)
+{
+    pd_request_queue all = pd_request_queue_take_all(&job->checkpointing.asked);
+    pd_request *request;
+
+    while ((request = pd_request_queue_take(&all)) != NULL) {
+        if (request->u.checkpoint.step > step)
+            pd_request_queue_add(&job->checkpointing.asked, request);
+        else
+            pd_request_refuse(job->steps.outbox, request, err);
     }
 }
 
@@ -47,8 +67,7 @@ void pd_checkpoint_answer_workers(pd_job *job)
     pd_request *request;
 
     while ((request = pd_request_queue_take(&all)) != NULL) {
-        if (request->u.checkpoint.job_name == NULL && request->u.checkpoint.step <= job->checkpointing.durable_step &&
-            pd_checkpoint_has_changes(job, request))
+        if (request->u.checkpoint.job_name == NULL && pd_checkpoint_suffices(job, request))
             pd_checkpoint_answer(job, request, 0, 0);
         else
             pd_request_queue_add(&job->checkpointing.asked, request);
@@ -67,7 +86,7 @@ void pd_checkpoint_failed(pd_job *job, uint64_t step, const pd_error *err)
     job->checkpointing.counts.failed++;
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     pd_checkpoint_ended(job);
-    pd_checkpoint_answer_all(job, step, err, 0, 0);
+    refuse_all(job, step, err);
 }
 
 /* Time (ns) between two attempts to make a checkpoint: the first one, and the largest one. */

@@ -38,16 +38,17 @@ typedef struct pd_checkpoint {
     pd_checkpoint_part parts[]; /* one for each parameter */
 } pd_checkpoint;
 
-/* Answers a request for a checkpoint with the durable step. `bytes` and `ns` are the size and the writing time
+/* Answers a request for a checkpoint: an operator's with the step of the newest one, by which its directory is named, a
+ * worker's with the durable step. `bytes` and `ns` are the size and the writing time
  * of the checkpoint that was written for it; 0: an earlier checkpoint sufficed. Takes ownership of the request. */
 void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns);
-/* Returns whether the newest durable checkpoint contains all changes that were made before the request by other means
- * than steps, such as an import or replaced weights. */
-bool pd_checkpoint_has_changes(const pd_job *job, const pd_request *request);
-/* Answers the requests that wait for a checkpoint of step `step` or of an earlier step. If err is not NULL, refuses
- * them with *err. Otherwise `bytes` and `ns` are those of the checkpoint that was written, and requests with changes
- * that it lacks still wait. */
-void pd_checkpoint_answer_all(pd_job *job, uint64_t step, const pd_error *err, uint64_t bytes, uint64_t ns);
+/* Returns whether that step is the one that a request asks for, or a later one, and whether the newest durable
+ * checkpoint contains all changes that were made before the request by other means than steps, such as an import or
+ * replaced weights. */
+bool pd_checkpoint_suffices(const pd_job *job, const pd_request *request);
+/* Answers the requests for which the job's checkpoints suffice now that one was written, of this size and in this
+ * time. */
+void pd_checkpoint_answer_all(pd_job *job, uint64_t bytes, uint64_t ns);
 /* Answers the requests of workers that wait for a step that is durable now. Call it when a record has made a step
  * durable. */
 void pd_checkpoint_answer_workers(pd_job *job);

@@ -195,7 +195,8 @@ static int check_sets(const pd_job *job, pd_error *err)
     if (!job->steps.sets.open) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION,
                    "job %.100s: not every rank counts in each of its steps (rounds, quorum, staleness, min_workers, "
-                   "max_workers, on_lost_worker): such a job moves by `paramctl export --state' and `import-state'",
+                   "max_workers, on_lost_worker): such a job moves by `paramctl export --state' and `import-state' "
+                   "(CLUSTER.md, By an export)",
                    job->steps.name);
 }
 

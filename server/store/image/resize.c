@@ -171,6 +171,7 @@ static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_pol
 {
     to->on_disk = from->on_disk;
     to->newest = from->newest;
+    to->kept = from->kept;
     to->common = from->common;
     to->floored = from->floored;
     to->floor = from->floor;

@@ -143,12 +143,13 @@ enum { COPIED_AT_ONCE = 4 << 20 };
 struct pd_restoring {
     const pd_store_config *config; /* borrowed */
     const pd_checkpoint_image *image;
-    pd_job *job;      /* in no table of jobs yet */
-    uint32_t states;  /* number of parameters whose state was read */
-    bool checked;     /* all states were read, and the file of the states is intact */
-    uint32_t weights; /* number of parameters whose weights were read */
-    int64_t elements; /* number of elements of the next parameter's weights that were copied */
-    bool complete;    /* the job could be used: its weights are published */
+    pd_job *job;           /* in no table of jobs yet */
+    uint32_t states;       /* number of parameters whose state was read */
+    bool checked;          /* all states were read, and the file of the states is intact */
+    uint32_t weights;      /* number of parameters whose weights were read */
+    int64_t elements;      /* number of elements of the next parameter's weights that were copied */
+    bool complete;         /* the job could be used: its weights are published */
+    pd_wal_repeat *repeat; /* the step of the WAL that is being repeated; NULL: none */
 };
 
 /* Reads the state of the next parameter. Returns the estimated time. */
@@ -264,11 +265,15 @@ static int complete(pd_restoring *r, uint64_t now_ns, pd_error *err)
     return PD_OK;
 }
 
-int pd_restore_replay(pd_restoring *r, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
+bool pd_restore_replay(pd_restoring *r, const pd_wal_record *record, double budget_ns, uint64_t now_ns, int *rc,
+                       pd_error *err)
 {
-    int rc = r->complete ? PD_OK : complete(r, now_ns, err);
-
-    return rc == PD_OK ? pd_wal_replay_step(r->job, record, now_ns, err) : rc;
+    *rc = r->complete ? PD_OK : complete(r, now_ns, err);
+    if (*rc == PD_OK && r->repeat == NULL) *rc = pd_wal_repeat_begin(&r->repeat, r->job, record, err);
+    if (*rc == PD_OK && !pd_wal_repeat_some(r->repeat, budget_ns, now_ns, rc, err)) return false;
+    pd_wal_repeat_free(r->repeat);
+    r->repeat = NULL;
+    return true;
 }
 
 int pd_restore_end(pd_restoring *r, pd_jobs *jobs, uint64_t now_ns, pd_job **out, pd_error *err)
@@ -287,6 +292,7 @@ int pd_restore_end(pd_restoring *r, pd_jobs *jobs, uint64_t now_ns, pd_job **out
 void pd_restore_abandon(pd_restoring *r)
 {
     if (r == NULL) return;
+    pd_wal_repeat_free(r->repeat);
     if (r->job != NULL) {
         if (r->config->warm != NULL) r->config->warm(r->config->warm_arg, NULL, 0);
         pd_param_set_forget(r->job);

@@ -10,20 +10,39 @@
 #include "step_group.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { AT_ONCE = 64 }; /* most preconditioner tasks that are run at the same time */
 
-/* A step that is being repeated. */
-typedef struct repeat {
+/* Estimates of how long the work takes, in nanoseconds of one core. */
+#define BEGIN_NS 1000.0 /* time to begin the step of one parameter */
+#define CLOSE_NS 500.0  /* time to publish its weights */
+#define COST_NS 1.0     /* time of one unit of pd_task_cost */
+
+/* A repeated step goes through these stages. STEPPING and ROOTING are repeated, since steps may wait for the results of
+ * preconditioner tasks, and for other steps of their atomic group. */
+typedef enum stage {
+    BEGINNING,  /* the steps of the parameters begin */
+    STEPPING,   /* the optimizers run as far as they can */
+    ROOTING,    /* the preconditioner tasks run that this has made due */
+    PUBLISHING, /* the new weights are published */
+} stage;
+
+struct pd_wal_repeat {
     pd_job *job;
     const pd_wal_record *record;
+    pd_archive archive; /* reads record->head */
+    stage stage;
+    size_t at;         /* index of the parameter or optimizer that the stage handles next */
     pd_optim **optims; /* the optimizers that run in this step; optims[i] belongs to parameter of[i] */
     uint32_t *of;
-    size_t n; /* number of these optimizers */
+    size_t n;       /* number of these optimizers */
+    size_t done;    /* number of their steps that had ended before STEPPING began */
+    bool any_tasks; /* tasks have run since STEPPING began */
     pd_batch *batch;
-} repeat;
+};
 
 static int check_job(const pd_job *job, const pd_wal_record *record, pd_error *err)
 {
@@ -86,7 +105,7 @@ static int read_inputs(pd_archive *archive, pd_job *job, const pd_wal_record *re
     return rc;
 }
 
-static int begin(repeat *r, pd_param *param)
+static int begin(pd_wal_repeat *r, pd_param *param)
 {
     pd_step_input *input = &r->job->steps.wal->inputs.at[param->index];
     pd_step_io io = { .gradient = r->record->parts[param->index].at,
@@ -109,18 +128,16 @@ static int begin(repeat *r, pd_param *param)
     return PD_OK;
 }
 
-static int begin_all(repeat *r)
+/* Begins the step of the next parameter, if the record has one of it. */
+static int begin_next(pd_wal_repeat *r, double *budget_ns)
 {
-    pd_steps *steps = &r->job->steps;
-    int rc = PD_OK;
+    pd_param *param = &r->job->steps.params[r->at++];
 
-    for (uint32_t i = 0; i < steps->n_params && rc == PD_OK; i++)
-        if (is_of(r->job, &steps->params[i]) && steps->wal->inputs.at[i].began &&
-            !is_done(&steps->params[i], steps->wal->inputs.step))
-            rc = begin(r, &steps->params[i]);
-    if (rc == PD_OK && r->n > 0 && (r->batch = pd_batch_new(r->optims, r->n, steps->config->threads)) == NULL)
-        rc = PD_NO_MEMORY;
-    return rc;
+    if (!is_of(r->job, param) || !r->job->steps.wal->inputs.at[param->index].began ||
+        is_done(param, r->job->steps.wal->inputs.step))
+        return PD_OK;
+    *budget_ns -= BEGIN_NS;
+    return begin(r, param);
 }
 
 /* Binds the steps of an atomic group that also has steps on other shards, of which the record says whether one was
@@ -134,7 +151,7 @@ static void bind_settled(pd_optim *const *bound, size_t n, pd_step_group *group)
 }
 
 /* Tells the optimizers of an atomic group that their steps all happen or none, as in the original step. */
-static int bind_group(const repeat *r, pd_step_group *group)
+static int bind_group(const pd_wal_repeat *r, pd_step_group *group)
 {
     pd_optim **bound = calloc(r->n + 1, sizeof(pd_optim *));
     size_t n = 0;
@@ -152,47 +169,86 @@ static int bind_group(const repeat *r, pd_step_group *group)
     return PD_OK;
 }
 
-static size_t take_tasks(const repeat *r, pd_task **task, pd_optim **owner)
+/* Ends the stage BEGINNING, once all steps have begun. */
+static int end_beginning(pd_wal_repeat *r)
 {
+    int rc = PD_OK;
+
+    r->at = 0;
+    r->stage = r->n > 0 ? STEPPING : PUBLISHING;
+    if (r->n == 0) return PD_OK;
+    if ((r->batch = pd_batch_new(r->optims, r->n, r->job->steps.config->threads)) == NULL) return PD_NO_MEMORY;
+    for (size_t g = 0; rc == PD_OK && g < r->job->steps.n_rules; g++)
+        rc = bind_group(r, &r->job->steps.together.groups[g]);
+    return rc;
+}
+
+/* Runs the next optimizers: as many as fit into the budget, and at least one. */
+static void step_some(pd_wal_repeat *r, double *budget_ns)
+{
+    double threads = r->job->steps.config->threads, ns = 0;
+    size_t n = 0;
+
+    do {
+        pd_optim *optim = r->optims[r->at + n++];
+        ns += pd_optim_done(optim) ? 0 : pd_optim_cost_ns(optim);
+    } while (r->at + n < r->n && ns < *budget_ns * threads);
+    pd_batch_run_steps(r->batch, r->optims + r->at, n);
+    r->at += n;
+    *budget_ns -= ns / threads;
+    if (r->at < r->n) return;
+    r->at = 0;
+    r->stage = ROOTING;
+}
+
+/* Takes the next preconditioner tasks: as many as fit into the budget, and at least one. Returns their number. */
+static size_t take_tasks(pd_wal_repeat *r, pd_task **task, pd_optim **owner, double *budget_ns)
+{
+    double threads = r->job->steps.config->threads, ns = 0;
     size_t taken = 0;
 
-    for (size_t i = 0; i < r->n && taken < AT_ONCE; i++)
-        while (taken < AT_ONCE && (task[taken] = pd_optim_capture(r->optims[i])) != NULL) owner[taken++] = r->optims[i];
+    while (r->at < r->n && taken < AT_ONCE && ns < *budget_ns * threads) {
+        pd_optim *optim = r->optims[r->at];
+        if ((task[taken] = pd_optim_capture(optim)) == NULL) {
+            r->at++;
+            continue;
+        }
+        ns += COST_NS * pd_task_cost(task[taken]);
+        owner[taken++] = optim;
+    }
+    *budget_ns -= ns / threads;
     return taken;
 }
 
-/* Runs the preconditioner tasks of the repeated step, and delivers the results to their optimizers. Returns whether
- * there were any tasks. */
-static bool run_tasks(const repeat *r)
+/* Ends the stage ROOTING, once all tasks have run: optimizers continue if any did, or if the end of some steps may let
+ * others of their group go on. */
+static void end_rooting(pd_wal_repeat *r)
+{
+    size_t done = 0;
+    bool goes_on;
+
+    for (size_t i = 0; i < r->n; i++) done += pd_optim_done(r->optims[i]);
+    goes_on = r->any_tasks || (done > r->done && done < r->n);
+    r->stage = goes_on ? STEPPING : PUBLISHING;
+    r->done = done;
+    r->any_tasks = false;
+    r->at = 0;
+}
+
+/* Runs some preconditioner tasks of the repeated step, and delivers the results to their optimizers. */
+static void root_some(pd_wal_repeat *r, double *budget_ns)
 {
     pd_task *task[AT_ONCE];
     pd_optim *owner[AT_ONCE];
-    size_t taken, all = 0;
+    size_t taken = take_tasks(r, task, owner, budget_ns);
 
-    while ((taken = take_tasks(r, task, owner)) > 0) {
-        pd_batch_run_tasks(r->batch, task, taken);
-        for (size_t i = 0; i < taken; i++) pd_optim_deliver(owner[i], task[i]);
-        all += taken;
-    }
-    return all > 0;
+    if (taken > 0) pd_batch_run_tasks(r->batch, task, taken);
+    for (size_t i = 0; i < taken; i++) pd_optim_deliver(owner[i], task[i]);
+    r->any_tasks = r->any_tasks || taken > 0;
+    if (r->at == r->n) end_rooting(r);
 }
 
-static int run(repeat *r, pd_error *err)
-{
-    int rc = begin_all(r);
-
-    for (size_t g = 0; rc == PD_OK && g < r->job->steps.n_rules; g++)
-        rc = bind_group(r, &r->job->steps.together.groups[g]);
-    if (rc != PD_OK)
-        return pd_fail(err, rc, "job %.100s: out of memory for step %" PRIu64 " of its WAL", r->record->job,
-                       r->record->step);
-    if (r->n == 0) return PD_OK;
-    do pd_batch_run_steps(r->batch, r->optims, r->n);
-    while (run_tasks(r));
-    return PD_OK;
-}
-
-static int check_course(const repeat *r, const pd_param *param, pd_error *err)
+static int check_course(const pd_wal_repeat *r, const pd_param *param, pd_error *err)
 {
     const pd_step_input *input = &r->job->steps.wal->inputs.at[param->index];
     bool refused = pd_optim_refused(param->optim) != NULL;
@@ -206,7 +262,7 @@ static int check_course(const repeat *r, const pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-static int publish(const repeat *r, pd_param *param, pd_error *err)
+static int publish(const pd_wal_repeat *r, pd_param *param, pd_error *err)
 {
     if (check_course(r, param, err) != PD_OK) return err->code;
     if (pd_optim_refused(param->optim) != NULL) {
@@ -222,20 +278,21 @@ static int publish(const repeat *r, pd_param *param, pd_error *err)
     return PD_OK;
 }
 
-static int repeat_step(repeat *r, pd_error *err)
+/* Does some work of the present stage. */
+static int advance(pd_wal_repeat *r, double *budget_ns, pd_error *err)
 {
-    size_t n = r->job->steps.n_params;
-    int rc;
+    int rc = PD_OK;
 
-    r->optims = calloc(n + 1, sizeof(pd_optim *));
-    r->of = calloc(n + 1, sizeof *r->of);
-    rc = r->optims != NULL && r->of != NULL ? run(r, err)
-                                            : pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", r->record->job);
-    for (size_t i = 0; i < r->n && rc == PD_OK; i++) rc = publish(r, &r->job->steps.params[r->of[i]], err);
-    pd_batch_free(r->batch);
-    free(r->of);
-    free(r->optims);
-    return rc;
+    switch (r->stage) {
+    case BEGINNING:
+        rc = r->at < r->job->steps.n_params ? begin_next(r, budget_ns) : end_beginning(r);
+        if (rc == PD_OK) return PD_OK;
+        return pd_fail(err, rc, "job %.100s: out of memory for step %" PRIu64 " of its WAL", r->record->job,
+                       r->record->step);
+    case STEPPING: step_some(r, budget_ns); return PD_OK;
+    case ROOTING: root_some(r, budget_ns); return PD_OK;
+    default: *budget_ns -= CLOSE_NS; return publish(r, &r->job->steps.params[r->of[r->at++]], err);
+    }
 }
 
 /* Reads the state after the step. Afterwards all parameters of its fragment are at its step. */
@@ -256,35 +313,62 @@ static void drop(pd_jobs *jobs, pd_job *job)
     pd_jobs_free_gone(jobs, job);
 }
 
-/* Repeats the step of a record. *unchanged: an error has left the job as it was. */
-static int replay(pd_job *job, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
+int pd_wal_repeat_begin(pd_wal_repeat **out, pd_job *job, const pd_wal_record *record, pd_error *err)
 {
-    repeat r = { .job = job, .record = record };
-    pd_archive archive;
     int rc = check_job(job, record, err);
+    pd_wal_repeat *r;
 
-    *unchanged = true;
+    *out = NULL;
     if (rc != PD_OK) return rc;
-    pd_archive_begin_read(&archive, record->head, record->head_bytes);
-    if ((rc = read_inputs(&archive, job, record, err)) != PD_OK) return rc;
-    if ((rc = repeat_step(&r, err)) == PD_OK) rc = read_rest(&archive, job, record, now_ns, err);
-    *unchanged = rc == PD_OK;
-    if (rc == PD_OK) job->checkpointing.steps.repeated++;
+    if ((r = calloc(1, sizeof *r)) == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", record->job);
+    r->job = job;
+    r->record = record;
+    r->optims = calloc(job->steps.n_params + 1, sizeof(pd_optim *));
+    r->of = calloc(job->steps.n_params + 1, sizeof *r->of);
+    if (r->optims == NULL || r->of == NULL) rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", record->job);
+    if (rc == PD_OK) {
+        pd_archive_begin_read(&r->archive, record->head, record->head_bytes);
+        rc = read_inputs(&r->archive, job, record, err);
+    }
+    if (rc == PD_OK)
+        *out = r;
+    else
+        pd_wal_repeat_free(r);
     return rc;
 }
 
-int pd_wal_replay_step(pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err)
+bool pd_wal_repeat_some(pd_wal_repeat *r, double budget_ns, uint64_t now_ns, int *rc, pd_error *err)
 {
-    bool unchanged;
-
-    return replay(job, record, now_ns, &unchanged, err);
+    *rc = PD_OK;
+    while (*rc == PD_OK && (r->stage != PUBLISHING || r->at < r->n)) {
+        if (!(budget_ns > 0)) return false;
+        *rc = advance(r, &budget_ns, err);
+    }
+    if (*rc == PD_OK) *rc = read_rest(&r->archive, r->job, r->record, now_ns, err);
+    if (*rc == PD_OK) r->job->checkpointing.steps.repeated++;
+    return true;
 }
 
+void pd_wal_repeat_free(pd_wal_repeat *r)
+{
+    if (r == NULL) return;
+    pd_batch_free(r->batch);
+    free(r->of);
+    free(r->optims);
+    free(r);
+}
+
+/* Repeats the step of a record, at once. */
 static int replay_step(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err)
 {
     pd_job *job = pd_jobs_find(jobs, record->job);
-    int rc = replay(job, record, now_ns, unchanged, err);
+    pd_wal_repeat *repeat;
+    int rc = pd_wal_repeat_begin(&repeat, job, record, err);
 
+    if (rc != PD_OK) return rc;
+    (void)pd_wal_repeat_some(repeat, INFINITY, now_ns, &rc, err);
+    pd_wal_repeat_free(repeat);
+    *unchanged = rc == PD_OK;
     if (!*unchanged) drop(jobs, job);
     return rc;
 }

@@ -21,7 +21,17 @@
  * checkpoint again, and replay the records before this one. After an error of a record of decisions the job has no
  * decisions to repeat. */
 int pd_wal_replay(pd_jobs *jobs, const pd_wal_record *record, uint64_t now_ns, bool *unchanged, pd_error *err);
-/* Repeats the step of a record, for a job that is in no table of jobs. After an error the job must not be used. */
-int pd_wal_replay_step(pd_job *job, const pd_wal_record *record, uint64_t now_ns, pd_error *err);
+
+/* A step of a job that is repeated in parts, while the job is in no table of jobs. */
+typedef struct pd_wal_repeat pd_wal_repeat;
+
+/* Begins to repeat the step of a record, which is borrowed until the end. The errors are those of pd_wal_replay; after
+ * one *out is NULL, and the job is unchanged. */
+int pd_wal_repeat_begin(pd_wal_repeat **out, pd_job *job, const pd_wal_record *record, pd_error *err);
+/* Works for about budget_ns nanoseconds of the step thread, by estimate, but does at least one part: the step of one
+ * parameter as far as it can run, or one preconditioner task. Returns false if there is more to do. When it returns
+ * true, *rc is PD_OK or an error, after which the job must not be used. */
+bool pd_wal_repeat_some(pd_wal_repeat *repeat, double budget_ns, uint64_t now_ns, int *rc, pd_error *err);
+void pd_wal_repeat_free(pd_wal_repeat *repeat); /* accepts NULL; also before the step is repeated */
 
 #endif

@@ -36,17 +36,20 @@
 #define BYTE_NS 2.0    /* time to find a parameter by its name, for each byte of the name */
 /* time to copy the note of one parameter's plan, and to count the bytes of the parameter's types */
 #define NOTE_NS 100.0
+#define PLACE_NS 15.0      /* time to list where one portion lies */
 #define PULL_NS 120.0      /* time to publish one parameter's weights in another type, without their conversion */
 #define CONVERT_NS 0.5     /* time to convert one element */
 #define AGAIN_ALL_NS 150.0 /* time to publish one parameter of a job that was read from an image */
 #define END_NS 150.0       /* time for one parameter in the last stage */
 
 typedef enum stage {
-    CHECKING, /* for the first Declare: its parameters are checked */
-    PLANNING, /* for the first Declare: its parameters are planned and their memory is allocated */
-    MATCHING, /* for every other Declare: its parameters are compared with those of the job */
-    NOTING,   /* the notes of the parameters' plans are copied into the answer, and the bytes of types are counted */
-    PULLING,  /* weights are published in the element types in which this rank pulls them */
+    CHECKING,  /* for the first Declare: its parameters are checked */
+    PLANNING,  /* for the first Declare: its parameters are planned and their memory is allocated */
+    MATCHING,  /* for every other Declare: its parameters are compared with those of the job */
+    EXPANDING, /* for every other Declare, in a job on several shards: its parameters become portions of this one */
+    NOTING,    /* the notes of the parameters' plans are copied into the answer, and the bytes of types are counted */
+    PULLING,   /* weights are published in the element types in which this rank pulls them */
+    LISTING,   /* in a job on several shards: places of portions are listed in the answer */
     ENDING,
 } stage;
 
@@ -54,11 +57,12 @@ typedef enum stage {
 typedef struct declaring {
     stage stage;
     uint64_t now_ns;
-    /* index in the Declare of the parameter that the stage handles next; number of parameters in the Declare */
+    /* index of what the stage handles next; number of it: parameters in the Declare, or portions */
     size_t at, n;
-    bool first;                /* true: this is the job's first Declare */
-    bool ranged;               /* true: the ranges that it declares are stored in the job */
-    pd_declared *declared;     /* the answer */
+    bool first;            /* true: this is the job's first Declare */
+    bool ranged;           /* true: the ranges that it declares are stored in the job */
+    pd_declared *declared; /* the answer */
+    size_t n_declared;
     uint64_t *seen;            /* set of bits; bit i: the Declare has named parameter i of the job */
     pd_declared_place *places; /* of the answer, in a job on several shards */
     size_t n_places;
@@ -332,8 +336,6 @@ static int end_declare(pd_job *job, pd_request *request, declaring *d, pd_rank *
     if (rc == PD_OK) rc = pd_leases_check(&job->steps, request->u.declare.wants, err);
     if (rc == PD_OK && pd_leases_declared(&job->steps, request->rank, request->u.declare.wants) != PD_OK)
         rc = pd_job_no_memory(job, err);
-    if (rc == PD_OK && job->whole != NULL && pd_whole_places(job->whole, &d->places, &d->n_places) != PD_OK)
-        rc = pd_job_no_memory(job, err);
     if (rc == PD_OK) rc = publish_landed(job, err);
     if (rc != PD_OK) return rc;
     answer(job, request, d);
@@ -351,7 +353,7 @@ static void free_declaring(void *part)
 {
     declaring *d = part;
 
-    pd_declared_free(d->declared, d->n);
+    pd_declared_free(d->declared, d->n_declared);
     free(d->places);
     free(d->seen);
     free(d);
@@ -377,41 +379,102 @@ static declaring *declaring_of(const pd_job *job, pd_request *request, pd_error 
     return d;
 }
 
-/* Does the work of the present stage for the next parameter; in the stage PULLING for several. */
-static int advance(pd_job *job, const pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+static int expand_one(const pd_job *job, pd_request *request, double *budget_ns, pd_error *err)
 {
-    if (d->stage == PULLING) return pull_some(job, request, d, budget_ns, err);
-    int rc =
-        d->stage == MATCHING ? match_one(job, request, d, budget_ns, err) : note_one(job, request, d, budget_ns, err);
+    *budget_ns -= PD_EXPAND_NS;
+    return pd_whole_expand_one(job, request, err);
+}
+
+static int list_one(const pd_job *job, declaring *d, double *budget_ns)
+{
+    *budget_ns -= PLACE_NS;
+    d->places[d->n_places++] = pd_whole_place(job->whole, d->at);
+    return PD_OK;
+}
+
+/* Does the work of the present stage for the next parameter or portion; in the stage PULLING for several. */
+static int advance(pd_job *job, pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+{
+    int rc = PD_OK;
+
+    switch (d->stage) {
+    case PULLING: return pull_some(job, request, d, budget_ns, err);
+    case MATCHING: rc = match_one(job, request, d, budget_ns, err); break;
+    case EXPANDING: rc = expand_one(job, request, budget_ns, err); break;
+    case LISTING: rc = list_one(job, d, budget_ns); break;
+    default: rc = note_one(job, request, d, budget_ns, err); break;
+    }
     d->at++;
     return rc;
 }
 
-/* Ends the present stage, all of whose parameters are handled, and begins the next one. */
+/* Returns how many parameters or portions a stage handles. */
+static size_t count_of(const pd_job *job, const pd_request *request, stage of)
+{
+    switch (of) {
+    case EXPANDING: return job->whole != NULL ? job->whole->n_own : 0;
+    case LISTING: return job->whole != NULL ? job->whole->map.n : 0;
+    default: return request->u.declare.n;
+    }
+}
+
+/* Reserves ingest memory for the frames of the rank. */
+static int reserve(pd_job *job, const pd_request *request, const declaring *d, pd_error *err)
+{
+    return pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
+}
+
+static int begin_answer(const pd_job *job, const pd_request *request, declaring *d, pd_error *err)
+{
+    d->n_declared = request->u.declare.n;
+    d->declared = calloc(d->n_declared + 1, sizeof *d->declared);
+    return d->declared != NULL ? PD_OK : pd_job_no_memory(job, err);
+}
+
+/* Charges the bytes of all types to the job. A parameter's share of them is used when the parameter is published. */
+static int charge_types(pd_job *job, declaring *d, double *budget_ns, pd_error *err)
+{
+    int rc = pd_job_check_total(job, d->bytes, err);
+
+    if (rc != PD_OK) d->bytes = 0;
+    pd_account_take(&job->steps.account, d->bytes);
+    if (rc != PD_OK || !job->restart.unpublished) return rc;
+    *budget_ns -= AGAIN_ALL_NS * (double)d->n;
+    return publish_again(job, err);
+}
+
+static int begin_listing(const pd_job *job, declaring *d, pd_error *err)
+{
+    if (job->whole == NULL) return PD_OK;
+    d->places = calloc(job->whole->map.n, sizeof *d->places);
+    return d->places != NULL ? PD_OK : pd_job_no_memory(job, err);
+}
+
+/* Ends the present stage, all of whose parameters or portions are handled. */
+static int end_stage(pd_job *job, pd_request *request, declaring *d, double *budget_ns, pd_error *err)
+{
+    int rc;
+
+    switch (d->stage) {
+    case CHECKING: return reserve(job, request, d, err);
+    case MATCHING:
+        rc = check_whole(job, d, err);
+        return rc == PD_OK && job->whole != NULL ? pd_whole_expand(job, request, err) : rc;
+    case EXPANDING: rc = reserve(job, request, d, err); return rc == PD_OK ? begin_answer(job, request, d, err) : rc;
+    case PLANNING: return begin_answer(job, request, d, err);
+    case NOTING: return charge_types(job, d, budget_ns, err);
+    case PULLING: return begin_listing(job, d, err);
+    default: return PD_OK;
+    }
+}
+
 static int next_stage(pd_job *job, pd_request *request, declaring *d, double *budget_ns, pd_error *err)
 {
-    int rc = PD_OK;
+    int rc = end_stage(job, request, d, budget_ns, err);
 
-    if (d->stage == MATCHING) rc = check_whole(job, d, err);
-    if (rc == PD_OK && d->stage == MATCHING && job->whole != NULL) rc = pd_whole_expand(job, request, err);
-    d->n = request->u.declare.n;
-    if (rc == PD_OK && (d->stage == CHECKING || d->stage == MATCHING))
-        rc = pd_reserves_take(job, request->rank, pd_ranges_reserve_declared(job, request, true), d->now_ns, err);
-    if (rc == PD_OK && (d->stage == PLANNING || d->stage == MATCHING) &&
-        (d->declared = calloc(d->n + 1, sizeof *d->declared)) == NULL)
-        rc = pd_job_no_memory(job, err);
-    if (d->stage == NOTING) {
-        /* Charges the bytes of all types to the job. A parameter's share of them is used when the parameter is
-         * published. */
-        if ((rc = pd_job_check_total(job, d->bytes, err)) != PD_OK) d->bytes = 0;
-        pd_account_take(&job->steps.account, d->bytes);
-        if (rc == PD_OK && job->restart.unpublished) {
-            rc = publish_again(job, err);
-            *budget_ns -= AGAIN_ALL_NS * (double)d->n;
-        }
-    }
     d->stage = d->stage == PLANNING ? NOTING : d->stage + 1;
     d->at = 0;
+    d->n = count_of(job, request, d->stage);
     return rc;
 }
 

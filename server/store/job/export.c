@@ -24,7 +24,8 @@ enum { MOST_WAITING = 16, MOST_OF_PARTY = 4 };
 typedef struct pd_export {
     uint64_t conn;
     uint64_t party; /* number of the identity that exports */
-    bool state;     /* optimizer state may be read, too; false: only weights */
+    bool state;     /* the job is quiesced, and optimizer state may be read, too; false: only weights */
+    bool evaluates; /* weights are read as those to evaluate with */
     bool counted;   /* older weights that the export keeps are charged, so workers may train meanwhile */
     uint64_t bytes; /* bytes that are counted against max_total_bytes for this export */
     /* The export's cut, once all parameters have reached it and if only weights are read: then the job trains on, and
@@ -208,13 +209,33 @@ static int find_step(const pd_job *job, const pd_request *request, uint64_t *ste
                    job->steps.name, *step, least);
 }
 
+static bool has_readouts(const pd_job *job)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (pd_optim_has_readout(job->steps.params[i].optim)) return true;
+    return false;
+}
+
+/* Decides whether an export quiesces the job: to read optimizer state, or weights to evaluate with, which follow from
+ * it. PD_PERMISSION_DENIED: the operator may not. (The loop thread has checked who may read state.) */
+static int find_state(const pd_job *job, const pd_request *request, bool *state, pd_error *err)
+{
+    *state = request->u.export.state || (request->u.export.evaluates && has_readouts(job));
+    if (!*state || request->u.export.state || request->u.export.may_stop) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED,
+                   "job %.100s: an export of the weights to evaluate with quiesces this job, as one of its state does: "
+                   "expected the role push or admin. Export the weights that are trained (--form train)",
+                   job->steps.name);
+}
+
 static int make(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_export *export = calloc(1, sizeof *export);
-    bool state = request->u.export.state;
-    uint64_t step;
-    int rc = find_step(job, request, &step, err);
+    bool state = false;
+    uint64_t step = 0;
+    int rc = find_state(job, request, &state, err);
 
+    if (rc == PD_OK) rc = find_step(job, request, &step, err);
     if (rc == PD_OK && export != NULL) rc = state ? count_state(job, export, err) : count_weights(job, export, err);
     if (rc == PD_OK && (export == NULL || pd_cut_begin(&job->steps, step, state) != PD_OK))
         rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for an export", job->steps.name);
@@ -222,6 +243,8 @@ static int make(pd_job *job, const pd_request *request, pd_error *err)
         free(export);
         return rc;
     }
+    export->state = state;
+    export->evaluates = request->u.export.evaluates;
     job->export = export;
     pd_account_take(&job->steps.account, export->bytes);
     return PD_OK;
@@ -237,13 +260,14 @@ static int begin(pd_job *job, pd_request *request, uint64_t now_ns, pd_error *er
     export = job->export;
     export->conn = request->ticket.conn;
     export->party = request->party;
-    export->state = request->u.export.state;
     export->begin = request;
     export->until_ns = request->u.export.wait_ns;
     snprintf(export->by, sizeof export->by, "%.120s", request->u.export.by);
     pd_say(job->steps.outbox, PD_SAY_INFO, (pd_log_facts){ .job = job->steps.name, .step = &job->steps.cut->step },
            "%s exports step %" PRIu64 ", %s", export->by, job->steps.cut->step,
-           export->state ? "weights and optimizer state: the job is quiesced until the end" : "weights");
+           !export->state            ? "weights"
+           : request->u.export.state ? "weights and optimizer state: the job is quiesced until the end"
+                                     : "weights to evaluate with: the job is quiesced until the end");
     pd_export_look(job, now_ns);
     return PD_OK;
 }
@@ -366,8 +390,13 @@ static int read_weights(const pd_job *job, const pd_param *param, const pd_reque
 
     out->elements = (uint64_t)param->elements;
     if (rc == PD_OK) rc = make_room(job, request, sizeof *weights, out, err);
-    if (rc == PD_OK && out->bytes > 0) memcpy(out->at, weights + request->u.export.first, out->bytes);
-    return rc;
+    if (rc != PD_OK || out->bytes == 0) return rc;
+    if (job->export->evaluates && pd_optim_has_readout(param->optim))
+        pd_optim_read_out(param->optim, weights + request->u.export.first, out->at, request->u.export.first,
+                          request->u.export.count);
+    else
+        memcpy(out->at, weights + request->u.export.first, out->bytes);
+    return PD_OK;
 }
 
 /* Reads elements of an optimizer slot as float32, by way of a small float64 buffer. Not

@@ -11,6 +11,7 @@
 #include "job.h"
 #include "mutant.h"
 #include "robust.h"
+#include "settle.h"
 
 #include <string.h>
 
@@ -51,6 +52,12 @@ int pd_sizing_check(pd_sizing *job, pd_error *err)
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err)
 {
     return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
+}
+
+bool pd_sizing_is_whole(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
+{
+    return pd_global_clip_scopes(&job->values, rules, n_rules) > 0 ||
+           job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
 }
 
 /* Returns how contributions are aggregated. Values of model state (`takes_values`) are averaged whatever the job's
@@ -203,12 +210,27 @@ static uint32_t slots_of(const pd_sizing *job)
     return pd_set_rule_make(&rule, &job->values, job->world, &err) == PD_OK && rule.open ? job->world : 0;
 }
 
+/* Returns the bytes of the tallies of a job whose steps are settled by several shards. */
+static uint64_t settle_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
+{
+    const pd_settle_size size = { .values = &job->values,
+                                  .rules = rules,
+                                  .n_rules = n_rules,
+                                  .scopes = pd_global_clip_scopes(&job->values, rules, n_rules),
+                                  .shards = job->shards,
+                                  .n_cut = job->n_cut,
+                                  .ranks = job->world };
+
+    return job->shards > 1 && pd_sizing_is_whole(job, rules, n_rules) ? pd_settle_bytes(&size) : 0;
+}
+
 void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t pool = pd_footprint_plus(times(all->pool, (uint64_t)job->pool_threads), all->light);
     uint64_t threads = pd_footprint_plus(times(all->thread, (uint64_t)job->threads), pool);
 
-    all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
+    all->job = pd_footprint_plus(pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules)),
+                                 settle_bytes(job, rules, n_rules));
     all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
     if (job->durable)
         all->kept = pd_footprint_plus(all->kept, KEPT_HEAD + job->world * (uint64_t)KEPT_RANK +

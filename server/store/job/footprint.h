@@ -19,6 +19,8 @@ typedef struct pd_sizing {
     bool logged;        /* the job also has a stream of steps (durability = log) */
     pd_set_rule sets;   /* how the ranks that count in a step are fixed; pd_sizing_check fills it in */
     uint32_t fragments; /* number of fragments */
+    uint32_t shards;    /* number of daemons that share the job; 0 or 1: one has all of it */
+    uint32_t n_cut;     /* number of parameters that are cut, on several shards */
     pd_dtype pushed;    /* in forecasts: element type in which workers push all parameters; 0: any */
 } pd_sizing;
 
@@ -48,8 +50,8 @@ typedef struct pd_footprint {
     uint64_t pool;
     /* scratch memory of the one pool thread that computes small matrix roots: the largest need of any parameter */
     uint64_t light;
-    /* memory that all parameters share: scratch memory of all threads, and the global clip. Only
-     * pd_footprint_complete sets it. */
+    /* memory that all parameters share: scratch memory of all threads, the global clip, and the tallies of several
+     * shards. Only pd_footprint_complete sets it. */
     uint64_t job;
 } pd_footprint;
 
@@ -66,6 +68,9 @@ int pd_sizing_check(pd_sizing *job, pd_error *err);
 /* Checks that the aggregation `how` is possible with this number of workers, if each contributes all elements of the
  * parameter. PD_INVALID_ARGUMENT. */
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err);
+
+/* Returns whether all parameters of a job with these values and rules step together. */
+bool pd_sizing_is_whole(const pd_sizing *job, const pd_rule *rules, size_t n_rules);
 
 /* Returns how contributions to a parameter with the optimizer `row` are aggregated. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_optimizer_ops *row);

@@ -5,6 +5,7 @@
 #include "checkpoint_policy.h"
 #include "pages.h"
 #include "param_set.h"
+#include "readout.h"
 #include "save.h"
 #include "step_group.h"
 
@@ -422,6 +423,7 @@ static void finish(pd_job *job)
     pd_request_free(import->commit);
     import->commit = NULL;
     forget(job);
+    pd_readouts_look(&job->steps);
     pd_checkpoint_policy_now(job);
 }
 
@@ -454,6 +456,7 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
         pd_request_refuse(job->steps.outbox, request, err);
     }
     forget(job);
+    pd_readouts_look(&job->steps);
 }
 
 static void reset_some(pd_job *job, double slice_ns, uint64_t now_ns)

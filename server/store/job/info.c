@@ -188,7 +188,8 @@ static bool is_state(const pd_param *param, uint64_t slot)
         JOB(waits_for), JOB(waits_ms), JOB(roots_failing), JOB(bytes_in), JOB(bytes_out), JOB(durability),             \
         JOB(durable_step), JOB(checkpoint_age_ms), JOB(checkpoint_bytes), JOB(checkpoint_error), JOB(timed_steps),     \
         JOB(waiting_seconds), JOB(summing_seconds), JOB(stepping_seconds), JOB(publishing_seconds), JOB(root_age),     \
-        JOB(replayed), JOB(shard), JOB(shards), JOB(cluster), JOB(map), JOB(went_back), JOB(life), JOB(open_sets)
+        JOB(replayed), JOB(shard), JOB(shards), JOB(cluster), JOB(map), JOB(went_back), JOB(life), JOB(open_sets),     \
+        JOB(mirrored_step)
 static const pd_info_field job_fields[] = { JOB_FIELDS, { 0 } };
 _Static_assert(sizeof job_fields / sizeof *job_fields - 1 <= PD_MOST_FIELDS, "a job's entry has more fields");
 

@@ -171,6 +171,7 @@ typedef struct pd_checkpoint_policy {
     bool floored;
     uint64_t durable_step;  /* steps up to this one are on disk, by a checkpoint or by the WAL, of all fragments */
     uint64_t durable_place; /* number of the last step (pd_steps.place) that is */
+    uint64_t mirrored_step; /* step up to which the mirror has the job; 0: it has nothing, or there is none */
     /* number of changes of the state without a step, such as imports and replaced weights */
     uint64_t changes;
     uint64_t results; /* number of checkpoints that have returned from the checkpoint writer */

@@ -109,6 +109,7 @@ static void fill_checkpoints(pd_job_info *info, const pd_checkpoint_policy *chec
                                          : "none");
     describe_trouble(info, checkpointing, now_ns);
     info->durable_step = checkpointing->durable_step;
+    info->mirrored_step = checkpointing->mirrored_step;
     info->checkpoint_bytes = checkpointing->newest.bytes;
     if (checkpointing->newest.exists && now_ns > checkpointing->newest.durable_ns)
         info->checkpoint_age_ms = (now_ns - checkpointing->newest.durable_ns) / 1000000;

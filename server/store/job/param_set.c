@@ -94,6 +94,7 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 static void clear_param(pd_unread *unread, pd_param *param)
 {
     pd_param_end_update(param);
+    pd_request_free(param->reader);
     if (param->buffers.pool[PD_F32] != NULL)
         pd_buffer_pool_give(param->buffers.pool[PD_F32], param->buffers.accumulator);
     pd_published_unref(param->next);

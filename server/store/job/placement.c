@@ -2,6 +2,7 @@
  * on the shard whose largest load stays least (LPT over four loads). */
 #include "placement.h"
 
+#include "request.h"
 #include "paramd/optim.h"
 
 #include <assert.h>
@@ -176,6 +177,15 @@ pd_portion_cost pd_portion_cost_of(const pd_plan *plan, const pd_footprint *need
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         cost.of[PD_LOAD_MEMORY] = pd_footprint_plus(cost.of[PD_LOAD_MEMORY], memory[i]);
     return cost;
+}
+
+uint64_t pd_placement_bytes(size_t params, size_t portions, size_t own, uint64_t world)
+{
+    uint64_t param = sizeof(pd_param_decl) + sizeof(size_t) + sizeof(uint32_t),
+             portion = sizeof(pd_portion) + sizeof(pd_declared_place) + 2 * sizeof(uint32_t);
+
+    return PD_PLACEMENT_OWN + params * param + portions * portion +
+           world * (params + portions - own) * PD_LOOP_DECL_BYTES;
 }
 
 const char *pd_load_name(pd_load_kind load)

@@ -77,6 +77,12 @@ int64_t pd_portion_root_interval(const pd_hypers *hypers, const pd_plan *plan);
 /* Computes the costs of a portion. `interval` is what pd_portion_root_interval returns. */
 pd_portion_cost pd_portion_cost_of(const pd_plan *plan, const pd_footprint *need, int64_t interval);
 
+enum { PD_PLACEMENT_OWN = 128 }; /* most bytes of pd_whole */
+/* Returns the bytes that the declaration of `params` parameters, in `portions` portions of which `own` are on this
+ * shard, takes there without names, besides those of these portions. Each of `world` connections has a record of each
+ * handle. */
+uint64_t pd_placement_bytes(size_t params, size_t portions, size_t own, uint64_t world);
+
 /* A portion that is to be placed. */
 typedef struct pd_placed {
     pd_portion *portion;

@@ -82,6 +82,7 @@ typedef struct pd_planning {
     /* For a job on several shards. `spread` makes its map; `map` is one that was read from the disk. */
     pd_spread *spread;
     pd_map map;
+    pd_whole *whole;        /* the whole declaration while it is made */
     bool checked, expanded; /* all declared parameters are checked; the Declare has the portions of this shard */
     pd_footprint all;
     /* bytes that the parameters planned so far take in a checkpoint, and in a WAL record of the stream that has all
@@ -107,6 +108,8 @@ static pd_sizing sizing_of(const pd_job *job)
                         job->checkpointing.steps.wanted,
                         job->steps.sets,
                         1,
+                        job->steps.shards,
+                        0,
                         0 };
 }
 
@@ -325,7 +328,11 @@ static int count_job(pd_job *job, pd_error *err)
     uint64_t more;
     int rc;
 
-    if (job->whole != NULL) planning->all.records = pd_footprint_plus(planning->all.records, pd_whole_bytes(job));
+    if (job->whole != NULL) {
+        planning->all.records = pd_footprint_plus(planning->all.records, pd_whole_bytes(job));
+        planning->sizing.n_cut = job->steps.n_cut;
+        if (pd_declaration_ties(job) && (rc = pd_settle_fits(&job->steps, err)) != PD_OK) return rc;
+    }
     pd_footprint_complete(&planning->all, &planning->sizing, job->steps.rules, job->steps.n_rules);
     more = pd_footprint_sum(&planning->all) - job->steps.account.used;
     if ((rc = pd_job_check_total(job, more, err)) == PD_OK) pd_account_take(&job->steps.account, more);
@@ -573,36 +580,66 @@ static int begin_spreading(pd_job *job, const pd_request *request, pd_error *err
     return PD_OK;
 }
 
-/* Gives the job its map, and replaces the declared parameters by the portions of this shard. */
-static int end_spreading(pd_job *job, pd_request *request, pd_error *err)
+/* Takes the map, and begins to make the whole declaration. */
+static int end_spreading(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_planning *planning = job->planning;
     pd_map map;
-    int rc;
 
     pd_whole_say(job, planning->spread, request);
     pd_spread_take(planning->spread, &map, &planning->facts);
-    if ((rc = pd_whole_make(job, request, &map, err)) == PD_OK) rc = pd_whole_expand(job, request, err);
     pd_spread_free(planning->spread);
     planning->spread = NULL;
-    planning->expanded = true;
-    planning->at = 0;
-    if (rc == PD_OK) planning->sizing.fragments = pd_fragments_count(request->u.declare.params, request->u.declare.n);
-    return rc;
+    planning->whole = pd_whole_begin(request, &map);
+    return planning->whole != NULL ? PD_OK : pd_job_no_memory(job, err);
 }
 
-/* Makes the map of a job on several shards, and checks the bytes of its portions on this one, until the time is used.
- * Returns false if there is more to do. */
+/* Makes the map of a job on several shards and its whole declaration, until the time is used. Returns false if there is
+ * more to do. */
+static bool make_whole(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+
+    if (planning->whole == NULL) {
+        if (planning->spread == NULL) *rc = begin_spreading(job, request, err);
+        if (*rc == PD_OK && !pd_spread_some(planning->spread, budget_ns, rc, err)) return false;
+        if (*rc == PD_OK) *rc = end_spreading(job, request, err);
+    }
+    if (*rc == PD_OK && !pd_whole_some(planning->whole, job, request, budget_ns, rc, err)) return false;
+    if (*rc != PD_OK) return true;
+    pd_whole_give(job, planning->whole);
+    planning->whole = NULL;
+    *rc = pd_whole_expand(job, request, err);
+    return true;
+}
+
+/* Replaces the declared parameters by the portions of this shard, until the time is used. Returns false if there are
+ * more. */
+static bool expand(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+
+    while (*rc == PD_OK && request->u.declare.n < job->whole->n_own) {
+        if (!(*budget_ns > 0)) return false;
+        *budget_ns -= PD_EXPAND_NS;
+        *rc = pd_whole_expand_one(job, request, err);
+    }
+    if (*rc != PD_OK) return true;
+    planning->expanded = true;
+    planning->at = 0;
+    planning->sizing.fragments = pd_fragments_count(request->u.declare.params, request->u.declare.n);
+    return true;
+}
+
+/* Makes the map of a job on several shards, turns the declaration into that of the portions on this one, and checks
+ * their bytes, until the time is used. Returns false if there is more to do. */
 static bool spread(pd_job *job, pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
     pd_planning *planning = job->planning;
 
     *rc = PD_OK;
-    if (!planning->expanded) {
-        if (planning->spread == NULL) *rc = begin_spreading(job, request, err);
-        if (*rc == PD_OK && !pd_spread_some(planning->spread, budget_ns, rc, err)) return false;
-        if (*rc == PD_OK) *rc = end_spreading(job, request, err);
-    }
+    if (job->whole == NULL && !make_whole(job, request, budget_ns, rc, err)) return false;
+    if (!planning->expanded && !expand(job, request, budget_ns, rc, err)) return false;
     for (; *rc == PD_OK && planning->at < request->u.declare.n; planning->at++) {
         if (!(*budget_ns > 0)) return false;
         *budget_ns -= CHECK_NS;
@@ -640,6 +677,7 @@ bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, 
 
 int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
+    size_t scopes = pd_global_clip_scopes(&job->steps.values, job->steps.rules, job->steps.n_rules);
     int rc;
 
     *budget_ns -= FINISH_NS * job->planning->n;
@@ -647,10 +685,9 @@ int pd_planning_finish(pd_job *job, const pd_request *request, double *budget_ns
     show_params(job);
     if (pd_fragments_make(&job->steps, request->u.declare.params) != PD_OK ||
         pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK ||
-        (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, pd_global_clip_scopes(&job->steps)) != PD_OK) ||
+        (pd_steps_settle(&job->steps) && pd_settle_make(&job->steps, scopes) != PD_OK) ||
         (job->checkpointing.durable && pd_wal_make(&job->steps) != PD_OK))
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
-    if (job->steps.together.settle != NULL && (rc = pd_settle_fits(&job->steps, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, err)) == PD_OK)
         pd_outrun_begin(job, job->planning->checkpoint_bytes, job->planning->entry_bytes);
@@ -674,6 +711,7 @@ void pd_planning_free(pd_job *job)
     pd_name_maps_free(planning->maps);
     pd_model_facts_free(&planning->facts);
     pd_spread_free(planning->spread);
+    pd_whole_free(planning->whole);
     free(planning->map.portions);
     free(planning->plans);
     free(planning);

@@ -32,13 +32,13 @@ static int check_not_begun(const pd_param *param, uint32_t rank, pd_error *err)
                    (unsigned long long)param->saved.step + 1);
 }
 
-static int check_param(const pd_job *job, const pd_param *param, const pd_request *frame, pd_error *err)
+static int check_param(const pd_job *job, const pd_param *param, const pd_request *frame, bool changes, pd_error *err)
 {
     unsigned long long step = frame->u.data.step, present = param->saved.step;
 
     if (param->current == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights to replace yet", param->name);
-    if (param->ranged)
+    if (param->ranged && changes)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "%.160s: its elements are spread over the ranks, and such weights cannot be replaced while the "
                        "job runs: begin a new job with the changed weights",
@@ -59,10 +59,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
-    if ((rc = check_param(job, param, frame, err)) != PD_OK) return rc;
-    if (piece->absent)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: replacement weights cannot be absent", param->name);
-    if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
+    if ((rc = check_param(job, param, frame, !piece->absent, err)) != PD_OK) return rc;
+    if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     return pd_piece_check_once(param, piece, number, err);
 }
 
@@ -244,10 +242,11 @@ static int stage_all(pd_job *job, const pd_request *frame, pd_error *err)
     }
     *replacing = coming;
     for (size_t i = 0; i < frame->u.data.n; i++) {
-        pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
+        const pd_piece *piece = &frame->u.data.pieces[i];
+        pd_param *param = &job->steps.params[piece->param];
         int rc;
         begin_fragment(job, param->fragment, frame->u.data.step);
-        if ((rc = begin_to_stage(job, param, frame->rank, err)) != PD_OK) return rc;
+        if (!piece->absent && (rc = begin_to_stage(job, param, frame->rank, err)) != PD_OK) return rc;
     }
     for (size_t i = 0; i < frame->u.data.n; i++) stage(job, &frame->u.data.pieces[i], frame->rank);
     return PD_OK;

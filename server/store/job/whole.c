@@ -3,13 +3,20 @@
 #include "whole.h"
 
 #include "fragment_ranks.h"
+#include "name_hash.h"
 #include "plan_bytes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(sizeof(pd_whole) <= PD_PLACEMENT_OWN, "pd_placement_bytes counts this struct");
+
 #define UNEVEN 1.15 /* a largest load of more than this times the mean is reported */
+
+/* Estimates of how long the work takes, in nanoseconds of one core. */
+#define PARAM_NS 600.0  /* time to copy and to check the declaration of a parameter, without PORTION_NS */
+#define PORTION_NS 20.0 /* time to check and to index a portion */
 
 /* ---- names ---- */
 
@@ -39,138 +46,156 @@ char *pd_whole_name(const pd_whole *whole, size_t portion, char text[PD_PORTION_
     return text;
 }
 
-static int check_names(const pd_whole *whole, pd_error *err)
-{
-    char text[PD_PORTION_NAME];
-
-    for (size_t k = 0; whole->cut && k < whole->map.n; k++)
-        if (strlen(pd_whole_name(whole, k, text)) > PD_NAME_MAX)
-            return pd_fail(
-                err, PD_INVALID_ARGUMENT,
-                "parameter %.160s: each # in its name counts twice where parameters are cut, which makes more "
-                "than %d bytes: take a shorter name, or split_bytes = 0",
-                whole->params[whole->map.portions[k].param].name, PD_NAME_MAX);
-    return PD_OK;
-}
-
-static int by_name(const void *left, const void *right)
-{
-    const pd_param_decl *a = *(const pd_param_decl *const *)left, *b = *(const pd_param_decl *const *)right;
-
-    return strcmp(a->name, b->name);
-}
-
-/* Checks that no name comes twice. A shard that has neither of two such parameters would not find it otherwise. */
-static int check_distinct(const pd_whole *whole, pd_error *err)
-{
-    const pd_param_decl **order = malloc((whole->n + 1) * sizeof *order);
-    int rc = PD_OK;
-
-    if (order == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the declaration");
-    for (size_t i = 0; i < whole->n; i++) order[i] = &whole->params[i];
-    qsort(order, whole->n, sizeof *order, by_name);
-    for (size_t i = 1; rc == PD_OK && i < whole->n; i++)
-        if (strcmp(order[i - 1]->name, order[i]->name) == 0)
-            rc = pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", order[i]->name);
-    free(order);
-    return rc;
-}
-
 /* ---- making ---- */
 
-static int copy_params(pd_whole *whole, const pd_job *job, const pd_request *declare)
+/* Returns the number of places of a table of n names: a power of two, so that at least half of them stay free. */
+static size_t places_for(size_t n)
 {
-    if ((whole->params = calloc(declare->u.declare.n, sizeof *whole->params)) == NULL) return PD_NO_MEMORY;
-    for (; whole->n < declare->u.declare.n; whole->n++) {
-        const pd_param_decl *from = &declare->u.declare.params[whole->n];
-        pd_param_decl *to = &whole->params[whole->n];
-        pd_aggregation how = pd_aggregation_of(&job->steps.values, job->steps.rules[from->rule - 1].hypers.row);
-        if (pd_decl_copy(to, from) != PD_OK) return PD_NO_MEMORY;
-        to->pull_dtype = to->update_dtype = (pd_dtype)0;
-        to->start = to->end = 0;
-        to->found = 0;
-        if (!job->steps.sets.open && !pd_is_collected(how)) to->push_dtype = (pd_dtype)0;
-    }
-    return PD_OK;
+    size_t places = 2;
+
+    while (places < 2 * n) places *= 2;
+    return places;
 }
 
-/* Checks that the portions are those of the parameters, one after the other, and cut at rows. */
-static int check_map(const pd_whole *whole, uint32_t shards, pd_error *err)
-{
-    size_t k = 0;
-
-    for (size_t i = 0; i < whole->n; i++) {
-        const pd_shape *shape = &whole->params[i].shape;
-        int64_t elements, at = 0, row;
-        pd_shape_elements(shape, &elements);
-        row = shape->rank > 0 ? elements / shape->dim[0] : 1;
-        for (; k < whole->map.n && whole->map.portions[k].param == i && at < elements; k++) {
-            const pd_portion *portion = &whole->map.portions[k];
-            if (portion->first != at || portion->count <= 0 || portion->count > elements - at ||
-                portion->count % row != 0 || portion->shard >= shards)
-                break;
-            at += portion->count;
-        }
-        if (at != elements)
-            return pd_fail(err, PD_DATA_LOSS, "the map of the job does not fit its parameter %.200s",
-                           whole->params[i].name);
-    }
-    return k == whole->map.n ? PD_OK : pd_fail(err, PD_DATA_LOSS, "the map of the job has more than its parameters");
-}
-
-static int make_index(pd_whole *whole, uint32_t shard)
-{
-    whole->first = calloc(whole->n + 1, sizeof *whole->first);
-    whole->own = calloc(whole->map.n, sizeof *whole->own);
-    whole->mine = calloc(whole->map.n, sizeof *whole->mine);
-    whole->cut_before = calloc(whole->n + 1, sizeof *whole->cut_before);
-    if (whole->first == NULL || whole->own == NULL || whole->mine == NULL || whole->cut_before == NULL)
-        return PD_NO_MEMORY;
-    for (size_t k = 0; k < whole->map.n; k++) {
-        bool here = whole->map.portions[k].shard == shard;
-        whole->first[whole->map.portions[k].param + 1] = k + 1;
-        whole->own[k] = here ? (uint32_t)whole->n_own : UINT32_MAX;
-        if (here) whole->mine[whole->n_own++] = (uint32_t)k;
-    }
-    for (size_t i = 0; i < whole->n; i++) whole->cut_before[i + 1] = whole->cut_before[i] + pd_whole_is_cut(whole, i);
-    whole->cut = whole->map.n > whole->n;
-    return PD_OK;
-}
-
-static int fill(pd_whole *whole, const pd_job *job, const pd_request *declare, pd_error *err)
-{
-    int rc;
-
-    if (copy_params(whole, job, declare) != PD_OK) return pd_job_no_memory(job, err);
-    whole->n_fragments = pd_fragments_count(whole->params, whole->n);
-    if ((rc = check_map(whole, job->steps.shards, err)) != PD_OK) return rc;
-    if (make_index(whole, job->steps.shard) != PD_OK) return pd_job_no_memory(job, err);
-    if (whole->n_own == 0)
-        return pd_fail(err, PD_DATA_LOSS, "job %.100s: the map has nothing for shard %u", job->steps.name,
-                       job->steps.shard);
-    return (rc = check_names(whole, err)) != PD_OK ? rc : check_distinct(whole, err);
-}
-
-int pd_whole_make(pd_job *job, const pd_request *declare, pd_map *map, pd_error *err)
+pd_whole *pd_whole_begin(const pd_request *declare, pd_map *map)
 {
     pd_whole *whole = calloc(1, sizeof *whole);
-    int rc;
+    size_t n = declare->u.declare.n, places = places_for(n);
 
     if (whole == NULL) {
         free(map->portions);
         *map = (pd_map){ 0 };
-        return pd_job_no_memory(job, err);
+        return NULL;
     }
     whole->map = *map;
     *map = (pd_map){ 0 };
-    if ((rc = fill(whole, job, declare, err)) != PD_OK) {
-        pd_whole_free(whole);
-        return rc;
+    whole->cut = whole->map.n > n;
+    whole->last_place = places - 1;
+    whole->params = calloc(n, sizeof *whole->params);
+    whole->first = calloc(n + 1, sizeof *whole->first);
+    whole->cut_before = calloc(n + 1, sizeof *whole->cut_before);
+    whole->own = calloc(whole->map.n, sizeof *whole->own);
+    whole->mine = calloc(whole->map.n, sizeof *whole->mine);
+    whole->names = calloc(places, sizeof *whole->names);
+    if (whole->params != NULL && whole->first != NULL && whole->cut_before != NULL && whole->own != NULL &&
+        whole->mine != NULL && whole->names != NULL)
+        return whole;
+    pd_whole_free(whole);
+    return NULL;
+}
+
+/* Copies the next parameter of the Declare. */
+static int copy_param(pd_whole *whole, const pd_job *job, const pd_param_decl *from)
+{
+    pd_param_decl *to = &whole->params[whole->n];
+    pd_aggregation how = pd_aggregation_of(&job->steps.values, job->steps.rules[from->rule - 1].hypers.row);
+
+    if (pd_decl_copy(to, from) != PD_OK) return PD_NO_MEMORY;
+    whole->n++;
+    to->pull_dtype = to->update_dtype = (pd_dtype)0;
+    to->start = to->end = 0;
+    to->found = 0;
+    if (!job->steps.sets.open && !pd_is_collected(how)) to->push_dtype = (pd_dtype)0;
+    return PD_OK;
+}
+
+/* Checks that the next portions of the map are those of parameter i, one after the other, and cut at rows. Puts them
+ * into the indexes. */
+static int take_portions(pd_whole *whole, size_t i, uint32_t shard, uint32_t shards, pd_error *err)
+{
+    const pd_shape *shape = &whole->params[i].shape;
+    size_t k = whole->first[i];
+    int64_t elements, at = 0, row;
+
+    pd_shape_elements(shape, &elements);
+    row = shape->rank > 0 ? elements / shape->dim[0] : 1;
+    for (; k < whole->map.n && whole->map.portions[k].param == i && at < elements; k++) {
+        const pd_portion *portion = &whole->map.portions[k];
+        if (portion->first != at || portion->count <= 0 || portion->count > elements - at ||
+            portion->count % row != 0 || portion->shard >= shards)
+            break;
+        at += portion->count;
+        whole->own[k] = portion->shard == shard ? (uint32_t)whole->n_own : UINT32_MAX;
+        if (portion->shard == shard) whole->mine[whole->n_own++] = (uint32_t)k;
     }
+    if (at != elements)
+        return pd_fail(err, PD_DATA_LOSS, "the map of the job does not fit its parameter %.200s",
+                       whole->params[i].name);
+    whole->first[i + 1] = k;
+    whole->cut_before[i + 1] = whole->cut_before[i] + pd_whole_is_cut(whole, i);
+    return PD_OK;
+}
+
+/* Puts the name of parameter i into the table of names. Returns false if another parameter has it. */
+static bool add_name(pd_whole *whole, const uint64_t key[2], size_t i)
+{
+    const char *name = whole->params[i].name;
+    size_t at = pd_name_hash(key, name, strlen(name)) & whole->last_place;
+
+    for (; whole->names[at] > 0; at = (at + 1) & whole->last_place)
+        if (strcmp(whole->params[whole->names[at] - 1].name, name) == 0) return false;
+    whole->names[at] = (uint32_t)i + 1;
+    return true;
+}
+
+/* Checks that the name of parameter i does not come twice, which a shard that has neither of two such parameters would
+ * not find otherwise, and that it is not too long for the names of its portions. */
+static int check_name(pd_whole *whole, const pd_job *job, size_t i, pd_error *err)
+{
+    char text[PD_PORTION_NAME];
+
+    if (!add_name(whole, job->steps.config->hash_key, i))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", whole->params[i].name);
+    if (whole->cut && strlen(pd_whole_name(whole, whole->first[i + 1] - 1, text)) > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "parameter %.160s: each # in its name counts twice where parameters are cut, which makes more "
+                       "than %d bytes: take a shorter name, or split_bytes = 0",
+                       whole->params[i].name, PD_NAME_MAX);
+    return PD_OK;
+}
+
+static int add_param(pd_whole *whole, const pd_job *job, const pd_request *declare, double *budget_ns, pd_error *err)
+{
+    size_t i = whole->n;
+    int rc;
+
+    *budget_ns -= PARAM_NS;
+    if (copy_param(whole, job, &declare->u.declare.params[i]) != PD_OK) return pd_job_no_memory(job, err);
+    rc = take_portions(whole, i, job->steps.shard, job->steps.shards, err);
+    if (rc != PD_OK) return rc;
+    *budget_ns -= PORTION_NS * (double)(whole->first[i + 1] - whole->first[i]);
+    return check_name(whole, job, i, err);
+}
+
+static int end(pd_whole *whole, const pd_job *job, pd_error *err)
+{
+    free(whole->names);
+    whole->names = NULL;
+    whole->n_fragments = pd_fragments_count(whole->params, whole->n);
+    if (whole->first[whole->n] < whole->map.n)
+        return pd_fail(err, PD_DATA_LOSS, "the map of the job has more than its parameters");
+    if (whole->n_own == 0)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: the map has nothing for shard %u", job->steps.name,
+                       job->steps.shard);
+    return PD_OK;
+}
+
+bool pd_whole_some(pd_whole *whole, const pd_job *job, const pd_request *declare, double *budget_ns, int *rc,
+                   pd_error *err)
+{
+    for (*rc = PD_OK; *rc == PD_OK && whole->n < declare->u.declare.n;) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = add_param(whole, job, declare, budget_ns, err);
+    }
+    if (*rc == PD_OK) *rc = end(whole, job, err);
+    return true;
+}
+
+void pd_whole_give(pd_job *job, pd_whole *whole)
+{
     job->whole = whole;
     job->steps.map = whole->map.fingerprint;
     job->steps.n_cut = whole->cut_before[whole->n];
-    return PD_OK;
 }
 
 void pd_whole_free(pd_whole *whole)
@@ -178,6 +203,7 @@ void pd_whole_free(pd_whole *whole)
     if (whole == NULL) return;
     pd_decls_free(whole->params, whole->n);
     free(whole->map.portions);
+    free(whole->names);
     free(whole->first);
     free(whole->own);
     free(whole->mine);
@@ -212,23 +238,25 @@ static int cut_decl(const pd_job *job, size_t k, const pd_param_decl *from, pd_p
 
 int pd_whole_expand(const pd_job *job, pd_request *declare, pd_error *err)
 {
-    const pd_whole *whole = job->whole;
-    pd_param_decl *own = calloc(whole->n_own, sizeof *own);
-    size_t n = 0;
+    pd_param_decl *own = calloc(job->whole->n_own, sizeof *own);
 
-    for (; own != NULL && n < whole->n_own; n++) {
-        size_t k = whole->mine[n];
-        if (cut_decl(job, k, &declare->u.declare.params[whole->map.portions[k].param], &own[n]) != PD_OK) break;
-        if (job->steps.n_params > 0) own[n].found = 1 + (uint32_t)n;
-    }
-    if (n < whole->n_own) {
-        pd_decls_free(own, n);
-        return pd_job_no_memory(job, err);
-    }
+    if (own == NULL) return pd_job_no_memory(job, err);
     declare->u.declare.whole = declare->u.declare.params;
     declare->u.declare.n_whole = declare->u.declare.n;
     declare->u.declare.params = own;
-    declare->u.declare.n = whole->n_own;
+    declare->u.declare.n = 0;
+    return PD_OK;
+}
+
+int pd_whole_expand_one(const pd_job *job, pd_request *declare, pd_error *err)
+{
+    size_t n = declare->u.declare.n, k = job->whole->mine[n];
+    pd_param_decl *own = &declare->u.declare.params[n];
+
+    if (cut_decl(job, k, &declare->u.declare.whole[job->whole->map.portions[k].param], own) != PD_OK)
+        return pd_job_no_memory(job, err);
+    if (job->steps.n_params > 0) own->found = 1 + (uint32_t)n;
+    declare->u.declare.n++;
     return PD_OK;
 }
 
@@ -250,19 +278,13 @@ void pd_whole_tell(const pd_job *job, pd_param *param)
     param->declared_name = whole->params[portion->param].name;
 }
 
-int pd_whole_places(const pd_whole *whole, pd_declared_place **out, size_t *n)
+pd_declared_place pd_whole_place(const pd_whole *whole, size_t portion)
 {
-    if ((*out = calloc(whole->map.n, sizeof **out)) == NULL) return PD_NO_MEMORY;
-    *n = whole->map.n;
-    for (size_t k = 0; k < whole->map.n; k++) {
-        const pd_portion *portion = &whole->map.portions[k];
-        (*out)[k] = (pd_declared_place){ .param = portion->param,
-                                         .shard = portion->shard,
-                                         .first = portion->first,
-                                         .count = portion->count,
-                                         .own = whole->own[k] };
-    }
-    return PD_OK;
+    const pd_portion *at = &whole->map.portions[portion];
+
+    return (pd_declared_place){
+        .param = at->param, .shard = at->shard, .first = at->first, .count = at->count, .own = whole->own[portion]
+    };
 }
 
 void pd_whole_say(pd_job *job, const pd_spread *spread, const pd_request *declare)
@@ -284,15 +306,11 @@ void pd_whole_say(pd_job *job, const pd_spread *spread, const pd_request *declar
 uint64_t pd_whole_bytes(const pd_job *job)
 {
     const pd_whole *whole = job->whole;
-    uint64_t world = job->steps.members.ranks, each = sizeof(pd_portion) + sizeof(pd_declared_place) + 8,
-             elsewhere = whole->n + whole->map.n - whole->n_own, names = 0;
+    uint64_t world = job->steps.members.ranks, names = 0;
 
     for (size_t i = 0; i < whole->n; i++)
         names +=
             (uint64_t)pd_block_bytes((int64_t)strlen(whole->params[i].name) + 1) +
             (whole->params[i].axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(whole->params[i].axes) + 1) : 0);
-    /* Each connection has the names of all parameters, and a record of each handle; those of portions of this shard are
-     * counted with them. */
-    return sizeof *whole + whole->n * (sizeof *whole->params + sizeof *whole->first + sizeof *whole->cut_before) +
-           whole->map.n * each + (world + 1) * names + world * elsewhere * PD_LOOP_DECL_BYTES;
+    return pd_placement_bytes(whole->n, whole->map.n, whole->n_own, world) + (world + 1) * names;
 }

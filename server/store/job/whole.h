@@ -23,15 +23,24 @@ typedef struct pd_whole {
     size_t n_own;
     uint32_t *cut_before; /* for each parameter, and after the last one: number of cut parameters before it */
     bool cut;             /* some parameter is cut, so names of portions are marked (pd_whole_name) */
+    /* While it is made: a hash table of the names so far. Each place has 1 + the index of a parameter, or 0. */
+    uint32_t *names;
+    size_t last_place; /* index of the last place; all bits up to its highest one are set */
 } pd_whole;
 
 /* Most bytes of the text of pd_whole_name. */
 enum { PD_PORTION_NAME = 2 * PD_NAME_MAX + 16 };
 
-/* Makes the job's whole declaration from a Declare whose parameters are checked. Takes the map, also after an error.
- * PD_NO_MEMORY. PD_INVALID_ARGUMENT: a name is too long to be marked, or comes twice. PD_DATA_LOSS: the map, which was
- * read from the disk, does not fit the declaration. */
-int pd_whole_make(pd_job *job, const pd_request *declare, pd_map *map, pd_error *err);
+/* Begins to make the whole declaration of a job from a Declare whose parameters are checked. Takes the map, also if it
+ * returns NULL: out of memory. */
+pd_whole *pd_whole_begin(const pd_request *declare, pd_map *map);
+/* Works for about *budget_ns nanoseconds of one core. Returns false if there is more to do. When it returns true, *rc
+ * is PD_OK or an error. PD_NO_MEMORY. PD_INVALID_ARGUMENT: a name is too long to be marked, or comes twice.
+ * PD_DATA_LOSS: the map, which was read from the disk, does not fit the declaration. */
+bool pd_whole_some(pd_whole *whole, const pd_job *job, const pd_request *declare, double *budget_ns, int *rc,
+                   pd_error *err);
+/* Gives a job its whole declaration. */
+void pd_whole_give(pd_job *job, pd_whole *whole);
 void pd_whole_free(pd_whole *whole); /* accepts NULL */
 
 /* Returns whether a parameter is cut: else its only portion is all of it, with the ranges that ranks declare. */
@@ -39,13 +48,17 @@ static inline bool pd_whole_is_cut(const pd_whole *whole, size_t param)
 {
     return whole->first[param + 1] - whole->first[param] > 1;
 }
-/* Replaces the parameters of a Declare, which is checked or matched, by the portions of this shard. Ranges become
- * ranges of portions. The whole list stays in the request. PD_NO_MEMORY: nothing has changed. */
+/* Begins to replace the parameters of a Declare, which is checked or matched, by the portions of this shard: leaves no
+ * parameters in it. The whole list stays in the request. PD_NO_MEMORY: nothing has changed. */
 int pd_whole_expand(const pd_job *job, pd_request *declare, pd_error *err);
+#define PD_EXPAND_NS 200.0 /* estimate of how long pd_whole_expand_one takes, in nanoseconds of one core */
+/* Adds the next portion of this shard to the Declare, until it has all (n_own). A range becomes one of the portion.
+ * PD_NO_MEMORY. */
+int pd_whole_expand_one(const pd_job *job, pd_request *declare, pd_error *err);
 /* Sets what a parameter of the job knows of the declaration: `declared`, `cut`, `portions`, `origin`, declared_name. */
 void pd_whole_tell(const pd_job *job, pd_param *param);
-/* Lists for the answer to an expanded Declare where the portions of its parameters lie. PD_NO_MEMORY. */
-int pd_whole_places(const pd_whole *whole, pd_declared_place **out, size_t *n);
+/* Returns what the answer to an expanded Declare says of a portion: where it lies. */
+pd_declared_place pd_whole_place(const pd_whole *whole, size_t portion);
 
 /* Writes the name of a portion: "wte#2" for the third portion of wte. In a job with a cut parameter, each '#' of a
  * declared name becomes "##". Returns `text`. */

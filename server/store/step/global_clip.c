@@ -121,11 +121,11 @@ int pd_global_clip_make(pd_steps *steps)
     return PD_OK;
 }
 
-size_t pd_global_clip_scopes(const pd_steps *steps)
+size_t pd_global_clip_scopes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
 {
     size_t n = 0;
 
-    for (size_t scope = next_scope(steps, 0); scope <= steps->n_rules; scope = next_scope(steps, scope + 1)) n++;
+    for (size_t scope = 0; scope <= n_rules; scope++) n += is_wanted(values, rules, scope);
     return n;
 }
 
@@ -213,6 +213,7 @@ static void skip_outlier(pd_steps *steps, uint64_t step, double norm, double med
 {
     uint64_t outliers = ++steps->together.clip->saved.outliers;
 
+    steps->together.skipped = true;
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].end.outcome == PD_STEPPED) steps->params[i].end.outcome = PD_SKIPPED;
     steps->saved.skipped_whole++;

@@ -47,8 +47,9 @@ typedef struct pd_global_clip_saved {
 bool pd_global_clip_wanted(const pd_steps *steps);
 /* Allocates steps->together.clip if pd_global_clip_wanted. PD_NO_MEMORY. pd_param_set_forget frees it. */
 int pd_global_clip_make(pd_steps *steps);
-/* Returns the number of scopes of the clip: of sets of gradients whose norm is computed. 0: the job has no clip. */
-size_t pd_global_clip_scopes(const pd_steps *steps);
+/* Returns the number of scopes of the clip of a job with these values and rules: of sets of gradients whose norm is
+ * computed. 0: the job has no clip. */
+size_t pd_global_clip_scopes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 /* Returns the bytes of the clip for a job with these values and rules; 0: the job has no clip. */
 uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 

@@ -35,6 +35,41 @@ static void convert_range(const pd_published *published, const float *added, int
                    published->update_dtype, added + first, PD_F32, n);
 }
 
+/* Makes a version of the parameter that has no content yet, in all element types in which weights are published, with
+ * the number of the version that is published now. NULL: out of memory. */
+static pd_published *new_beside(const pd_param *param)
+{
+    pd_buffer_pool *const pool[4] = { [PD_F32] = param->buffers.pool[PD_F32],
+                                      [PD_F16] = param->buffers.pool[PD_F16],
+                                      [PD_BF16] = param->buffers.pool[PD_BF16] };
+    pd_published *made = pd_published_new(pool, param->elements);
+
+    if (made == NULL) return NULL;
+    made->job = param->current->job;
+    made->param = param->current->param;
+    made->version = param->current->version;
+    return made;
+}
+
+pd_published *pd_param_read_out(const pd_param *param, int threads)
+{
+    pd_published *made = new_beside(param);
+    const float *weights = param->current->at[PD_F32];
+    float *out;
+
+    (void)threads;
+    if (made == NULL) return NULL;
+    out = made->at[PD_F32];
+#pragma omp parallel for num_threads(threads) schedule(static) if (param->elements > CONVERT_RANGE)
+    for (int64_t first = 0; first < param->elements; first += CONVERT_RANGE) {
+        const int64_t left = param->elements - first;
+        pd_optim_read_out(param->optim, weights + first, out + first, first,
+                          left < CONVERT_RANGE ? left : CONVERT_RANGE);
+        convert_range(made, NULL, first);
+    }
+    return made;
+}
+
 /* Returns a copy of the published version in all element types that workers pull now. NULL: out of memory. */
 static pd_published *copy_current(const pd_param *param)
 {

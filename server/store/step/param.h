@@ -8,6 +8,7 @@
 #include "round.h"
 #include "rule.h"
 #include "published.h"
+#include "request.h"
 #include "stats.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -149,6 +150,7 @@ typedef struct pd_param {
     struct pd_adasum_tree *tree; /* the round's Adasum or radial mean, while it is being computed */
     pd_pushed *pushed;           /* hyperparameters of the round's pushes; NULL: none have ever been sent */
     struct pd_scalars *scalars;  /* scalars of the round's pushes: round_scalars.h. NULL: none have ever been sent */
+    pd_request *reader; /* the PD_REQ_READ_OUT that is not answered yet (readout.h); NULL: there is none */
     /* number of chunks whose initial or replacing weights have not come into `next` yet; a chunk of a ranged parameter
      * counts once for each rank that may have elements of it, or, if the sets of ranks are open, until all its elements
      * have come */
@@ -209,6 +211,9 @@ int pd_param_begin_update(pd_param *param, float **update);
 /* Gives the float32 buffer of the step's update back to its pool. Call it when the step is over, after param->next was
  * converted or discarded. */
 void pd_param_end_update(pd_param *param);
+/* Makes the weights to evaluate with, in all element types in which weights are published. Runs in one parallel region.
+ * Call it only between two steps of an optimizer that has them (pd_optim_has_readout). NULL: out of memory. */
+pd_published *pd_param_read_out(const pd_param *param, int threads);
 /* Publishes a version as the parameter's weights, and fills *closed, the report to the loop thread, with a reference to
  * it. Takes ownership of `published`; NULL: the weights stay as they are. `unread` counts the weights that it
  * replaces. */

@@ -50,32 +50,61 @@ static size_t cut_bytes(const pd_steps *steps)
 }
 
 /* Returns whether the optimizer of a rule has a limit for elements of gradients. */
-static bool has_limit(const pd_steps *steps, size_t rule)
+static bool has_limit(const pd_job_values *values, const pd_rule *rule)
 {
-    return steps->rules[rule].hypers.row->gradient_most > 0 && steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY;
+    return rule->hypers.row->gradient_most > 0 && values->at[PD_JOB_KEY_NONFINITE] != PD_APPLY;
 }
 
 /* Returns the most bytes of a tally. */
-static size_t most_bytes(const pd_steps *steps)
+static size_t most_bytes(const pd_settle_size *size)
 {
-    size_t bytes = PD_TALLY_HEAD + 8 * WORDS_MOST + pd_tally_bits(steps->n_rules) + cut_bytes(steps) + PD_TALLY_REASON;
+    size_t bytes = PD_TALLY_HEAD + 8 * WORDS_MOST + pd_tally_bits(size->n_rules) +
+                   PD_TALLY_CUT_SETS * pd_tally_bits(size->n_cut) + PD_TALLY_REASON;
 
-    for (size_t r = 0; r < steps->n_rules; r++) {
-        if (has_limit(steps, r)) bytes += PD_TALLY_LARGEST;
-        if (steps->rules[r].hypers.row->refusal != NULL) bytes += PD_TALLY_REFUSAL;
+    for (size_t r = 0; r < size->n_rules; r++) {
+        if (has_limit(size->values, &size->rules[r])) bytes += PD_TALLY_LARGEST;
+        if (size->rules[r].hypers.row->refusal != NULL) bytes += PD_TALLY_REFUSAL;
     }
     return bytes;
 }
 
 /* Returns the most bytes of a verdict in a frame. */
-static size_t verdict_bytes(const pd_steps *steps)
+static size_t verdict_bytes(const pd_settle_size *size)
 {
-    return steps->shards * (most_bytes(steps) + FIELD);
+    return size->shards * (most_bytes(size) + FIELD);
+}
+
+static size_t room_of(size_t scopes)
+{
+    return PD_SETTLE_STEPS * (3 + scopes);
+}
+
+static pd_settle_size size_of(const pd_steps *steps, size_t scopes)
+{
+    return (pd_settle_size){
+        .values = &steps->values,
+        .rules = steps->rules,
+        .n_rules = steps->n_rules,
+        .scopes = scopes,
+        .shards = steps->shards,
+        .n_cut = steps->n_cut,
+        .ranks = steps->members.ranks,
+    };
+}
+
+uint64_t pd_settle_bytes(const pd_settle_size *size)
+{
+    size_t cuts = PD_TALLY_CUT_SETS * pd_tally_bits(size->n_cut),
+           waiting = verdict_bytes(size) + size->shards * sizeof(pd_tally_view);
+
+    return sizeof(pd_settle) + room_of(size->scopes) * (most_bytes(size) + sizeof(entry)) + 2 * cuts +
+           (uint64_t)size->ranks * waiting;
 }
 
 int pd_settle_fits(const pd_steps *steps, pd_error *err)
 {
-    size_t bytes = verdict_bytes(steps);
+    pd_settle_size size = size_of(steps, 0);
+    size_t bytes = verdict_bytes(&size);
 
     if (bytes <= FRAME_MOST && steps->n_cut <= UINT16_MAX) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED,
@@ -86,13 +115,14 @@ int pd_settle_fits(const pd_steps *steps, pd_error *err)
 
 int pd_settle_make(pd_steps *steps, size_t scopes)
 {
-    size_t cuts = cut_bytes(steps), waiting = verdict_bytes(steps) + steps->shards * sizeof(pd_tally_view);
+    pd_settle_size size = size_of(steps, scopes);
+    size_t cuts = cut_bytes(steps);
     pd_settle *settle;
 
     assert(steps->n_rules <= PD_TALLY_RULES_MOST && steps->shards <= PD_MAX_SHARDS);
     if ((settle = calloc(1, sizeof *settle)) == NULL) return PD_NO_MEMORY;
-    settle->room = PD_SETTLE_STEPS * (3 + scopes);
-    settle->most = most_bytes(steps);
+    settle->room = room_of(scopes);
+    settle->most = most_bytes(&size);
     settle->entries = calloc(settle->room, sizeof *settle->entries);
     settle->memory = malloc(settle->room * settle->most);
     settle->cuts = calloc(2 * cuts + 1, 1);
@@ -103,8 +133,6 @@ int pd_settle_make(pd_steps *steps, size_t scopes)
     settle->joined = settle->cuts + cuts;
     for (size_t i = 0; i < settle->room; i++) settle->entries[i].at = settle->memory + i * settle->most;
     steps->together.settle = settle;
-    pd_account_take(&steps->account, sizeof *settle + settle->room * (settle->most + sizeof(entry)) + 2 * cuts +
-                                         steps->members.ranks * waiting);
     return PD_OK;
 }
 
@@ -200,7 +228,8 @@ static void add_outcome(const pd_steps *steps, pd_tally *tally, const pd_param *
     if (param->end.outcome == PD_SKIPPED && !param->cut) tally->skipped = true;
     if (param->end.outcome != PD_STEPPED) return;
     pd_tally_set_bit(stepping, rule);
-    if (has_limit(steps, rule) && param->round.largest > largest[rule]) largest[rule] = param->round.largest;
+    if (has_limit(&steps->values, param->rule) && param->round.largest > largest[rule])
+        largest[rule] = param->round.largest;
 }
 
 /* Writes the largest elements of the rules that have some. */

@@ -43,13 +43,22 @@ typedef struct pd_verdict {
     char reason[PD_TALLY_REASON + 24]; /* of the first shard that gives one, with its number */
 } pd_verdict;
 
-/* Allocates steps->together.settle for a job whose steps are settled (pd_steps_settle) and whose clip has this number
- * of scopes, and charges it to the job, with one verdict of each rank that waits for its tally. PD_NO_MEMORY.
- * pd_param_set_forget frees it. */
-int pd_settle_make(pd_steps *steps, size_t scopes);
-/* Checks that a verdict of such a job fits into a frame. PD_RESOURCE_EXHAUSTED: it has too many rules or cut parameters
- * for the number of its shards. */
+/* What determines the bytes that a job whose steps are settled takes for it. */
+typedef struct pd_settle_size {
+    const pd_job_values *values;
+    const pd_rule *rules;
+    size_t n_rules, scopes;        /* scopes: of its clip */
+    uint32_t shards, n_cut, ranks; /* n_cut: number of cut parameters of the whole declaration */
+} pd_settle_size;
+
+/* Returns the bytes that pd_settle_make allocates, and those of one verdict of each rank that waits for its tally. */
+uint64_t pd_settle_bytes(const pd_settle_size *size);
+/* Checks that a verdict of a job whose steps are settled fits into a frame. PD_RESOURCE_EXHAUSTED: it has too many
+ * rules or cut parameters for the number of its shards. */
 int pd_settle_fits(const pd_steps *steps, pd_error *err);
+/* Allocates steps->together.settle for a job whose steps are settled (pd_steps_settle), whose verdicts fit, and whose
+ * clip has this number of scopes. PD_NO_MEMORY. pd_param_set_forget frees it. */
+int pd_settle_make(pd_steps *steps, size_t scopes);
 void pd_settle_free(pd_settle *settle); /* accepts NULL */
 
 /* ---- making tallies ---- */

@@ -209,11 +209,25 @@ static void leave_waiting(pd_steps *steps, pd_param *param)
         DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
 }
 
+static bool counts_empty(const pd_rule *rule)
+{
+    const pd_optimizer_ops *ops = rule->hypers.row;
+
+    return ops->counts_empty != NULL && ops->counts_empty(rule->hypers.value);
+}
+
+/* Returns whether the parameter's round counts as a step of its group: the parameter steps, or it has no gradient and
+ * the optimizer counts such steps, too. A step that all parameters skip does not count. */
+static bool round_counts(const pd_steps *steps, const pd_param *param)
+{
+    if (param->end.outcome == PD_STEPPED) return true;
+    return param->end.outcome == PD_NO_GRADIENT && !steps->together.skipped && counts_empty(param->rule);
+}
+
 static void go_on(pd_steps *steps, pd_param *param)
 {
     leave_waiting(steps, param);
-    if (param->group != NULL && param->end.outcome == PD_STEPPED &&
-        param->saved.step + 1 == param->group->saved.unknown)
+    if (param->group != NULL && round_counts(steps, param) && param->saved.step + 1 == param->group->saved.unknown)
         param->group->saved.unknown++;
     if (param->end.outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
     pd_riders_admit(steps, param);
@@ -233,14 +247,14 @@ static void release(pd_steps *steps, pd_step_group *group)
     }
 }
 
-/* Lets a parameter, whose outcome is decided, begin its step. Holds it instead if it would step, but the step count of
- * its step group is not known yet. */
+/* Lets a parameter, whose outcome is decided, begin its step. Holds it instead if its round counts, but the step count
+ * of its step group is not known yet. */
 static void go_on_in_group(pd_steps *steps, pd_param *param)
 {
     pd_step_group *group = param->group;
     uint64_t unknown = group != NULL ? group->saved.unknown : 0;
 
-    if (group != NULL && param->end.outcome == PD_STEPPED && param->saved.step >= unknown) {
+    if (group != NULL && round_counts(steps, param) && param->saved.step >= unknown) {
         param->stage = PD_HELD;
         group->n_held++;
         return;
@@ -259,6 +273,7 @@ static const pd_param *find_skipped(const pd_steps *steps)
 
 void pd_steps_skip_all(pd_steps *steps, uint64_t step, const char *reason)
 {
+    steps->together.skipped = true;
     if (pd_is_power_of_two(++steps->saved.skipped_whole))
         pd_say(steps->outbox, PD_SAY_WARNING, (pd_log_facts){ .job = steps->name, .step = &step },
                "step %llu of all parameters is skipped (%s), %s (%llu such steps so far)", (unsigned long long)step,
@@ -283,6 +298,7 @@ static void join_the_job(pd_steps *steps, pd_param *param)
     param->stage = PD_HELD;
     if (++steps->together.n_held < steps->n_params) return;
     steps->together.n_held = 0;
+    steps->together.skipped = false;
     if (steps->together.settle != NULL)
         pd_settle_begin(steps);
     else if ((skipped = find_skipped(steps)) != NULL)
@@ -323,16 +339,19 @@ static void skip_too_large(pd_steps *steps)
     }
 }
 
-/* Counts the step for the step groups that have a member which steps, on any shard. */
+/* Counts the step for the step groups that have a member which steps, on any shard, and for those that count steps
+ * without gradients. */
 static void count_settled(pd_steps *steps)
 {
     bool refusals = false;
 
     for (size_t r = 0; r < steps->n_rules; r++) {
         pd_step_group *group = &steps->together.groups[r];
+        bool stepped = pd_settle_steps(steps->together.settle, r);
         group->refused = false;
-        if (!pd_settle_steps(steps->together.settle, r) || !steps->rules[r].hypers.row->counts_by_group) continue;
-        refusals = refusals || steps->rules[r].hypers.row->refusal != NULL;
+        if (!steps->rules[r].hypers.row->counts_by_group) continue;
+        if (!stepped && (steps->together.skipped || !counts_empty(&steps->rules[r]))) continue;
+        refusals = refusals || (stepped && steps->rules[r].hypers.row->refusal != NULL);
         if (group->members != NULL && group->saved.unknown == steps->params[0].saved.step + 1) group->saved.unknown++;
     }
     if (refusals) pd_settle_await_refusals(steps);

@@ -17,8 +17,9 @@
  *
  * A step group is a set of parameters that count their steps together, because their optimizer wants it
  * (pd_optimizer_ops.counts_by_group). Its members are the parameters that one rule of the job matches. A round counts
- * as a step of the group if at least one member steps in it. The optimizer's count in step s is 1 + the number of
- * earlier rounds that count.
+ * as a step of the group if at least one member steps in it. For an optimizer that counts steps without gradients
+ * (pd_optimizer_ops.counts_empty) a member without a gradient counts as one that steps. The optimizer's count in step s
+ * is 1 + the number of earlier rounds that count.
  *
  * So before a member steps, it must be known which earlier rounds count as steps of the group. A group stores two
  * numbers of rounds, `base` and `unknown`:

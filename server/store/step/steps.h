@@ -73,6 +73,7 @@ typedef struct pd_together {
     struct pd_global_clip *clip;  /* global_clip.h; NULL: the job neither clips by a norm nor skips outliers */
     struct pd_settle *settle;     /* settle.h; NULL: steps are not settled with other shards */
     uint32_t n_held;              /* if the job steps as a whole: number of parameters that wait for others */
+    bool skipped;                 /* if the job steps as a whole: all parameters skip the step that is decided now */
 } pd_together;
 
 /* Memory for one batch of work. Sums and aggregates borrow it from the store. */

@@ -13,6 +13,7 @@
 #include "global_clip.h"
 #include "mutant.h"
 #include "pushed_hypers.h"
+#include "readout.h"
 #include "riders.h"
 #include "root_report.h"
 #include "round_ranges.h"
@@ -348,6 +349,7 @@ static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_clos
         pd_withheld_send(&steps->withheld, steps->outbox, effect);
     else
         pd_effect_free(effect);
+    for (size_t i = 0; i < done; i++) pd_readout_look(steps, steps->batch.params[i]);
     pd_steps_spend(steps, PD_PHASE_PUBLISH);
     return starved;
 }

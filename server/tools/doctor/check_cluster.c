@@ -116,25 +116,63 @@ static size_t keep_answers(pd_shard_facts *facts, const pd_cluster *cluster, pd_
     return n;
 }
 
+void pd_check_owners(const Paramd__ShardsReply *table, pd_finding *out)
+{
+    for (size_t i = 0; i < table->n_shards; i++) {
+        const Paramd__ShardInfo *shard = table->shards[i];
+        if (shard->alive) continue;
+        pd_found(out, "%sshard %u of cluster %.60s has no owner (the last one: %.150s)",
+                 out->found[0] != '\0' ? "; " : "", shard->shard, table->cluster,
+                 shard->url[0] != '\0' ? shard->url : "none");
+        pd_advise(out, PD_HEALTH_WARN,
+                  table->n_spares > 0 ? "A spare takes it in about 12 s, if it gets the shard's state."
+                                      : "Start its daemon, or a spare (paramd --spare): nobody else takes it.");
+    }
+}
+
+/* Looks at the table of shards of the first daemon that has one. */
+static void check_table(const pd_cluster *cluster, pd_finding *out)
+{
+    for (size_t i = 0; i < cluster->n; i++) {
+        const pd_operator *op = &cluster->at[i].op;
+        Paramd__ShardsReply *table;
+        if (cluster->at[i].rc != PD_OK || pd_client_shards_known(op->client) == 0) continue;
+        if (pd_client_call(op->client, PD_SHARDS, NULL, op->arena, (void **)&table, NULL) != PD_OK) continue;
+        pd_check_owners(table, out);
+        return;
+    }
+}
+
+/* Compares the daemons, which are connected. */
+static int check_all(pd_cluster *cluster, pd_finding *out, pd_error *err)
+{
+    pd_shard_facts *facts = calloc(cluster->n, sizeof *facts);
+    int rc =
+        facts != NULL ? pd_cluster_each(cluster, ask_facts, facts, err) : pd_fail(err, PD_NO_MEMORY, "out of memory");
+
+    if (rc == PD_OK) pd_compare_shards(facts, keep_answers(facts, cluster, out), out);
+    if (rc == PD_OK) check_table(cluster, out);
+    free(facts);
+    return rc;
+}
+
 void pd_check_cluster(const pd_machine *machine, pd_finding *out)
 {
-    size_t most = machine->line != NULL ? machine->line->n_shards : 1;
-    pd_shard_facts *facts = calloc(most, sizeof *facts);
+    bool several = machine->line != NULL && machine->line->asked->n_shards > 1;
     pd_cluster cluster = { 0 };
     pd_error err = { 0 };
-    int rc = facts != NULL ? PD_OK : pd_fail(&err, PD_NO_MEMORY, "out of memory");
+    int rc = PD_OK;
 
-    if (most == 1) {
+    if (several || (machine->server != NULL && machine->line != NULL))
+        rc = pd_cluster_open(&cluster, machine->line, 0, &err);
+    several = several || cluster.n > 1;
+    if (!several)
         pd_found(out, "not asked: --server and PARAMD_URL name no list of daemons");
-    } else {
-        if (rc == PD_OK) rc = pd_cluster_open(&cluster, machine->line, 0, &err);
-        if (rc == PD_OK) rc = pd_cluster_each(&cluster, ask_facts, facts, &err);
-        if (rc == PD_OK)
-            pd_compare_shards(facts, keep_answers(facts, &cluster, out), out);
-        else
-            pd_found(out, "%.300s", err.text);
-        if (rc != PD_OK) pd_advise(out, PD_HEALTH_FAIL, "Start the daemons, or correct the list of addresses.");
-        pd_cluster_close(&cluster);
+    else if (rc == PD_OK)
+        rc = check_all(&cluster, out, &err);
+    if (several && rc != PD_OK) {
+        pd_found(out, "%.300s", err.text);
+        pd_advise(out, PD_HEALTH_FAIL, "Start the daemons, or correct the list of addresses.");
     }
-    free(facts);
+    pd_cluster_close(&cluster);
 }

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "message.h"
+
 /* How serious a finding is. */
 typedef enum pd_health { PD_HEALTH_OK, PD_HEALTH_WARN, PD_HEALTH_FAIL } pd_health;
 
@@ -73,6 +75,8 @@ typedef struct pd_shard_facts {
 
 /* Compares the facts of n daemons, for pd_check_cluster. */
 void pd_compare_shards(const pd_shard_facts *at, size_t n, pd_finding *out);
+/* Warns of shards without an owner, for pd_check_cluster. */
+void pd_check_owners(const Paramd__ShardsReply *table, pd_finding *out);
 
 /* The checks. Each examines one thing and fills in *out, which is zeroed before. */
 
@@ -123,7 +127,8 @@ bool pd_leads_here(const char *addresses);
 void pd_ask_settings(pd_machine *machine);
 /* Asks the daemon that the user has named, if any, for its status, and checks the status. */
 void pd_check_daemon(const pd_machine *machine, pd_finding *out);
-/* Checks that the daemons of a cluster have the same version, kernels and chunks, and that their clocks agree. */
+/* Checks that the daemons of a cluster have the same version, kernels and chunks, that their clocks agree, and that
+ * each shard has an owner, as far as they have a table of shards. */
 void pd_check_cluster(const pd_machine *machine, pd_finding *out);
 
 #endif

@@ -93,12 +93,12 @@ static bool describe(pd_machine *out, const pd_line *line, char program[PATH])
     const char *root = pd_line_text(line, "root"), *url = getenv("PARAMD_URL");
 
     if (url != NULL && url[0] == '\0') url = NULL;
-    if (line->n_shards > 1) url = line->shards[0];
+    if (line->asked->n_shards > 1) url = line->asked->shards[0];
     *out = (pd_machine){ .root = root != NULL ? root : "",
                          .program = found ? program : NULL,
                          .config = pd_line_text(line, "config"),
                          .state = pd_line_text(line, "state-dir"),
-                         .server = line->server != NULL && line->n_shards == 1 ? line->server : url,
+                         .server = line->server != NULL && line->asked->n_shards == 1 ? line->server : url,
                          .timeout = line->timeout,
                          .line = line };
     if (out->config == NULL && access(PACKAGED_CONFIG, R_OK) == 0) out->config = PACKAGED_CONFIG;

@@ -210,7 +210,7 @@ static int show_one(const pd_line *line, source *from)
 
 static int run(const pd_line *line)
 {
-    const char *first = line->n_shards > 1 ? line->shards[0] : line->server;
+    const char *first = line->asked->n_shards > 1 ? line->asked->shards[0] : line->server;
     source from = { 0 };
     pd_error err = { 0 };
     int status;

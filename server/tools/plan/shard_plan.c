@@ -32,15 +32,6 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for portions");
 }
 
-/* Returns whether all parameters of the job take their steps together. */
-static bool steps_as_a_whole(const pd_sizing *job)
-{
-    bool clips = pd_job_values_limit(&job->values, PD_JOB_KEY_CLIP_GLOBAL_NORM) > 0 ||
-                 pd_job_values_limit(&job->values, PD_JOB_KEY_SKIP_OUTLIER) > 0;
-
-    return clips || job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
-}
-
 static int64_t rows_of(const pd_shape *shape)
 {
     return shape->rank > 0 ? shape->dim[0] : 1;
@@ -168,23 +159,52 @@ static void name_portion(char *text, size_t size, const pd_forecast *f, const pd
                  (portion->first + portion->count) / row - 1, rows_of(&kind->shape));
 }
 
-/* Computes the memory of the shard that takes most. */
-static int find_memory(pd_shard_plan *out, const spreading *s, pd_error *err)
-{
-    pd_footprint *all = calloc(s->shards, sizeof *all);
+/* What one shard holds. */
+typedef struct holding {
+    pd_footprint need;
+    size_t portions;
+} holding;
 
-    if (all == NULL) return no_memory(err);
+/* Adds the portions of all shards. */
+static void add_portions(holding *shards, const spreading *s)
+{
     for (size_t i = 0; i < s->n; i++) {
         const pd_portion *portion = &s->portions[i];
         const pd_shape_entry *entry = &s->f->shapes->entries[portion->param];
         const pd_footprint name = { .records = pd_footprint_name(&s->f->job, entry->name, entry->axes) };
         bool is_last = portion->first + portion->count == entry->elements;
-        pd_footprint_add(&all[portion->shard], &cutting_of(s, portion->param)->need[is_last], 1);
-        pd_footprint_add(&all[portion->shard], &name, 1);
+        pd_footprint_add(&shards[portion->shard].need, &cutting_of(s, portion->param)->need[is_last], 1);
+        pd_footprint_add(&shards[portion->shard].need, &name, 1);
+        shards[portion->shard].portions++;
     }
+}
+
+/* Returns the bytes of the whole declaration on a shard that has this number of portions. */
+static uint64_t whole_bytes(const spreading *s, size_t own)
+{
+    const pd_shapes *shapes = s->f->shapes;
+    uint64_t bytes = pd_placement_bytes(shapes->n, s->n, own, s->f->job.world);
+
+    for (size_t i = 0; i < shapes->n; i++)
+        bytes += pd_footprint_name(&s->f->job, shapes->entries[i].name, shapes->entries[i].axes);
+    return bytes;
+}
+
+/* Computes the memory of the shard that takes most. */
+static int find_memory(pd_shard_plan *out, const spreading *s, pd_error *err)
+{
+    holding *all = calloc(s->shards, sizeof *all);
+    pd_sizing job = s->f->job;
+
+    if (all == NULL) return no_memory(err);
+    add_portions(all, s);
+    job.shards = s->shards;
+    for (size_t i = 0; i < s->f->shapes->n; i++) job.n_cut += portions_of(s, i) > 1;
     for (uint32_t i = 0; i < s->shards; i++) {
-        pd_footprint_complete(&all[i], &s->f->job, s->f->rules, s->f->n_rules);
-        if (pd_footprint_sum(&all[i]) > out->memory) out->memory = pd_footprint_sum(&all[i]);
+        if (s->shards > 1)
+            all[i].need.records = pd_footprint_plus(all[i].need.records, whole_bytes(s, all[i].portions));
+        pd_footprint_complete(&all[i].need, &job, s->f->rules, s->f->n_rules);
+        if (pd_footprint_sum(&all[i].need) > out->memory) out->memory = pd_footprint_sum(&all[i].need);
     }
     free(all);
     return PD_OK;
@@ -254,7 +274,7 @@ int pd_shard_plan_make(pd_shard_plan *out, pd_shard_plan_uncut *uncut, const pd_
     spreading s = { .f = f,
                     .shards = shards,
                     .rule = { .split_bytes = f->job.values.at[PD_JOB_KEY_SPLIT_BYTES],
-                              .whole = steps_as_a_whole(&f->job),
+                              .whole = pd_sizing_is_whole(&f->job, f->rules, f->n_rules),
                               .open = f->job.sets.open },
                     .kinds = calloc(f->n_kinds + 1, sizeof *s.kinds) };
     int rc = s.kinds != NULL ? cut_fragments(&s, err) : no_memory(err);

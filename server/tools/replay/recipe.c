@@ -1,5 +1,5 @@
 /* recipe.c - reads the optimizer and its hyperparameters from the configuration of a recorded run. */
-#include "recipe.h"
+#include "recipe_parts.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -55,8 +55,8 @@ static void print_list(FILE *out, const json_t *list)
 }
 
 /* Sets a hyperparameter whose JSON value is a list or an object: `print` writes it as text for pd_hypers_set. */
-static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
-                       void (*print)(FILE *out, const json_t *value), pd_error *err)
+int pd_recipe_set_printed(pd_hypers *hypers, const char *name, const json_t *value,
+                          void (*print)(FILE *out, const json_t *value), pd_error *err)
 {
     char *text = NULL;
     size_t size;
@@ -81,7 +81,7 @@ static bool has(const pd_optimizer_ops *row, const char *name)
 
 /* Sets a hyperparameter from a JSON number, word or flag, from a list such as [0.9, 0.999], or from a schedule such
  * as {"schedule": "linear_warmup", "peak": 0.1}. PD_UNIMPLEMENTED: the optimizer has no such hyperparameter. */
-static int set_value(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
+int pd_recipe_set_value(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     char number[40];
     const char *text = scalar_text(value, number, sizeof number);
@@ -91,8 +91,8 @@ static int set_value(pd_hypers *hypers, const char *name, const json_t *value, p
                        pd_optimizer_name(hypers->row));
     if (text != NULL) return pd_hypers_set(hypers, name, text, err);
     if (json_is_string(json_object_get(value, "schedule")))
-        return set_printed(hypers, name, value, print_schedule, err);
-    if (json_is_array(value)) return set_printed(hypers, name, value, print_list, err);
+        return pd_recipe_set_printed(hypers, name, value, print_schedule, err);
+    if (json_is_array(value)) return pd_recipe_set_printed(hypers, name, value, print_list, err);
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
@@ -215,12 +215,13 @@ typedef int set_key(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets hyperparameters that follow from the configuration as a whole. Called after `set_key` was called for all its
  * keys. */
 typedef int finish_config(pd_hypers *hypers, const json_t *config, pd_error *err);
-static set_key set_meta, set_meta_kl, set_t5x, set_kron, set_soap, set_keller, set_none;
-static finish_config finish_nadam, finish_google, finish_meta_kl, finish_hyperball, finish_keller, finish_average;
+static set_key set_meta, set_t5x, set_kron, set_psgd, set_soap, set_keller, set_none;
+static finish_config finish_nadam, finish_google, finish_meta_2026, finish_psgd, finish_hyperball, finish_keller,
+    finish_average;
 
 #define TORCH_EXECUTION                                                                                                \
     {                                                                                                                  \
-        "optimizer", "foreach", "differentiable", "fused", "capturable", NULL                                          \
+        "optimizer", "foreach", "differentiable", "fused", "capturable", "lr_schedule", NULL                           \
     }
 
 /* `compute` is float32 in all recorded runs, and `hyperball_eps` 1e-15. */
@@ -228,6 +229,11 @@ static finish_config finish_nadam, finish_google, finish_meta_kl, finish_hyperba
     {                                                                                                                  \
         "base", "hyperball_eps", "compute", "lr_schedule", NULL                                                        \
     }
+
+/* Meta's Shampoo of 2026, all of whose classes are one optimizer here. */
+#define META_2026                                                                                                      \
+    .name = "shampoo", .rate = "lr", .set = pd_recipe_set_meta, .finish = finish_meta_2026,                            \
+    .execution = { "lr_schedule" }
 
 enum { MOST_GROUPS = 1000 };
 
@@ -244,30 +250,33 @@ static const struct entry {
      * NULL at the end. */
     const char *execution[8];
 } table[] = {
-    { "torch_optim", "SGD", "sgd", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "Adam", "adam", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "AdamW", "adamw", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "Adagrad", "adagrad", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "RMSprop", "rmsprop", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "NAdam", "nadam", "lr", set_value, finish_nadam, TORCH_EXECUTION },
-    { "torch_optim", "RAdam", "radam", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "Adamax", "adamax", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "Adadelta", "adadelta", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "Rprop", "rprop", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "torch_optim", "ASGD", "asgd", "lr", set_value, NULL, TORCH_EXECUTION },
-    { "delayed_nesterov", NULL, "delayed_nesterov", "lr", set_value, NULL, { "lr_schedule" } },
-    { "ademamix", NULL, "ademamix", "lr", set_value, NULL, { "lr_schedule" } },
-    { "mars", NULL, "mars", "lr", set_value, NULL, { "lr_schedule", "is_approx" } },
-    { "hyperball", "SGD", "sgd", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
-    { "hyperball", "Adam", "adam", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
-    { "hyperball", "Muon", "muon", "lr", set_value, finish_hyperball, HYPERBALL_EXECUTION },
-    { "muon_torch", NULL, "muon", "lr", set_value, NULL, { "lr_schedule" } },
+    { "torch_optim", "SGD", "sgd", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adam", "adam", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "AdamW", "adamw", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adagrad", "adagrad", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "RMSprop", "rmsprop", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "NAdam", "nadam", "lr", pd_recipe_set_value, finish_nadam, TORCH_EXECUTION },
+    { "torch_optim", "RAdam", "radam", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adamax", "adamax", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Adadelta", "adadelta", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "Rprop", "rprop", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "torch_optim", "ASGD", "asgd", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "delayed_nesterov", NULL, "delayed_nesterov", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
+    { "ademamix", NULL, "ademamix", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
+    { "mars", NULL, "mars", "lr", pd_recipe_set_value, NULL, { "lr_schedule", "is_approx" } },
+    { "schedule_free", "AdamWScheduleFree", "schedule_free", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "schedule_free", "SGDScheduleFree", "schedule_free_sgd", "lr", pd_recipe_set_value, NULL, TORCH_EXECUTION },
+    { "gpa", NULL, "gpa", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
+    { "hyperball", "SGD", "sgd", "lr", pd_recipe_set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "hyperball", "Adam", "adam", "lr", pd_recipe_set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "hyperball", "Muon", "muon", "lr", pd_recipe_set_value, finish_hyperball, HYPERBALL_EXECUTION },
+    { "muon_torch", NULL, "muon", "lr", pd_recipe_set_value, NULL, { "lr_schedule" } },
     { "muon_keller", NULL, "muon", "lr", set_keller, finish_keller, { "lr_schedule" } },
     { "trax_average", NULL, "sgd", "lr", set_none, finish_average, { NULL } },
     { .system = "google_shampoo",
       .name = "scalable_shampoo",
       .rate = "learning_rate",
-      .set = set_value,
+      .set = pd_recipe_set_value,
       .finish = finish_google,
       .execution = { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
                      "preconditioner_partition_spec" } },
@@ -276,13 +285,9 @@ static const struct entry {
       .rate = "lr",
       .set = set_meta,
       .execution = { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule" } },
-    { .system = "meta_kl",
-      .name = "shampoo",
-      .rate = "lr",
-      .set = set_meta_kl,
-      .finish = finish_meta_kl,
-      .execution = { "lr_schedule", "iterate_averaging_config", "weight_decay_type",
-                     "target_parameter_dimensionality" } },
+    { .system = "meta_kl", META_2026 },
+    { .system = "meta_soap", META_2026 },
+    { .system = "meta_head", META_2026 },
     { .system = "t5x_adafactor",
       .name = "adafactor",
       .rate = "learning_rate",
@@ -292,13 +297,19 @@ static const struct entry {
     { .system = "kl_methods",
       .name = "kl_shampoo",
       .rate = "lr",
-      .set = set_value,
+      .set = pd_recipe_set_value,
       .execution = { "lr_schedule", "cast_dtype" } },
     { .system = "distributed_kron",
       .name = "kron",
       .rate = "learning_rate",
       .set = set_kron,
       .execution = { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads" } },
+    { .system = "psgd_torch",
+      .name = "kron",
+      .rate = "learning_rate",
+      .set = set_psgd,
+      .finish = finish_psgd,
+      .execution = { "preconditioner_update_probability" } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -372,7 +383,7 @@ static int set_none(pd_hypers *hypers, const char *key, const json_t *value, pd_
 /* Sets a hyperparameter of SOAP, but for data_format, which pd_recipe_read looks at. */
 static int set_soap(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
-    return strcmp(key, "data_format") == 0 ? PD_OK : set_value(hypers, key, value, err);
+    return strcmp(key, "data_format") == 0 ? PD_OK : pd_recipe_set_value(hypers, key, value, err);
 }
 
 /* Sets lr to 1 for a trace of averages. One step of sgd then turns weights of 0 into minus the averaged gradient, so
@@ -401,7 +412,7 @@ static int finish_google(pd_hypers *hypers, const json_t *config, pd_error *err)
 
 /* Sets several hyperparameters from an object such as {"type": "adam", "beta2": 0.999}: NAME to adam, and NAME.beta2 to
  * 0.999. Without "type", NAME itself is not set. */
-static int set_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
+int pd_recipe_set_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *key;
     json_t *value;
@@ -413,7 +424,7 @@ static int set_members(pd_hypers *hypers, const char *name, const json_t *object
         int rc;
         if (json_is_null(value)) continue;
         snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
-        if ((rc = set_value(hypers, member, value, err)) != PD_OK) return rc;
+        if ((rc = pd_recipe_set_value(hypers, member, value, err)) != PD_OK) return rc;
     }
     return PD_OK;
 }
@@ -422,74 +433,13 @@ static int set_meta(pd_hypers *hypers, const char *key, const json_t *value, pd_
 {
     /* The keys to ignore in distributed_config: they say how work is distributed, which does not change results. Its
      * other keys matter, since they round values. */
-    static const struct entry distribution = { .set = set_value,
+    static const struct entry distribution = { .set = pd_recipe_set_value,
                                                .execution = { "type", "world_size", "num_trainers_per_group" } };
 
     if (strcmp(key, "distributed_config") == 0) return read_config(hypers, &distribution, value, err);
     if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
-        return set_members(hypers, key, value, err);
-    return set_value(hypers, key, value, err);
-}
-
-/* Sets a name of a class of Meta's Shampoo of 2026, such as AdamPreconditionerConfig: the word before the suffix. A
- * class that keeps eigenvectors has the weights of the class that keeps roots. */
-static int set_class(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
-{
-    const char *type = json_string_value(json_object_get(object, "type"));
-    char word[64];
-
-    snprintf(word, sizeof word, "%.*s", type != NULL ? (int)strcspn(type, "P") : 0, type != NULL ? type : "");
-    if (strcmp(word, "EigendecomposedKLShampoo") == 0) snprintf(word, sizeof word, "RootInvKLShampoo");
-    return pd_hypers_set(hypers, name, word, err);
-}
-
-/* Sets the exponents of roots from an object like {"2": 0.5}: the order r of the root is 1 / 0.5. */
-static int set_exponents(pd_hypers *hypers, const json_t *exponents, pd_error *err)
-{
-    const char *order;
-    json_t *exponent;
-    int rc = PD_OK;
-
-    json_object_foreach((json_t *)exponents, order, exponent)
-    {
-        char name[64], value[32];
-        snprintf(name, sizeof name, "inv_root_override[%.8s]", order);
-        snprintf(value, sizeof value, "%.9g", 1 / json_number_value(exponent));
-        if (rc == PD_OK) rc = pd_hypers_set(hypers, name, value, err);
-    }
-    return rc;
-}
-
-static int set_meta_kl(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
-{
-    static const char exponent[] = "trace_scaling_exponent";
-    json_t *members;
-    int rc;
-
-    if (!json_is_object(value)) return set_value(hypers, key, value, err);
-    if ((rc = set_class(hypers, key, value, err)) != PD_OK) return rc;
-    if ((rc = set_exponents(hypers, json_object_get(value, "inverse_exponent_override"), err)) != PD_OK) return rc;
-    members = json_copy((json_t *)value);
-    if (members == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    json_object_del(members, "type");
-    json_object_del(members, "inverse_exponent_override");
-    /* Without use_trace_scaling its exponent has no effect; 0.5 is upstream's default. */
-    if (!json_is_true(json_object_get(members, "use_trace_scaling")))
-        json_object_del(members, exponent);
-    else if (json_object_get(members, exponent) == NULL)
-        json_object_set_new(members, exponent, json_real(0.5));
-    json_object_del(members, "use_trace_scaling");
-    rc = set_members(hypers, key, members, err);
-    json_decref(members);
-    return rc;
-}
-
-/* Sets what Meta's Shampoo of 2026 does otherwise than that of 2024: target_parameter_dimensionality = infinity merges
- * nothing. */
-static int finish_meta_kl(pd_hypers *hypers, const json_t *config, pd_error *err)
-{
-    (void)config;
-    return pd_hypers_set(hypers, "use_merge_dims", "no", err);
+        return pd_recipe_set_members(hypers, key, value, err);
+    return pd_recipe_set_value(hypers, key, value, err);
 }
 
 /* Returns true if the hyperparameter can be switched off with the word "none". */
@@ -505,10 +455,10 @@ static bool may_be_none(const pd_optimizer_ops *optimizer, const char *name)
 static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
     if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
-    if (json_is_array(value)) return set_printed(hypers, key, value, print_rules, err);
+    if (json_is_array(value)) return pd_recipe_set_printed(hypers, key, value, print_rules, err);
     if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value))
-        return set_printed(hypers, key, value, print_axis_rules, err);
-    return set_value(hypers, key, value, err);
+        return pd_recipe_set_printed(hypers, key, value, print_axis_rules, err);
+    return pd_recipe_set_value(hypers, key, value, err);
 }
 
 /* Sets the probability with which factors are updated. If it changes with the step, its value is a schedule,
@@ -522,7 +472,7 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
     if (named == NULL || json_object_set_new(named, "schedule", json_string("precond_update_prob_schedule")) != 0)
         rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     else
-        rc = set_value(hypers, name, named, err);
+        rc = pd_recipe_set_value(hypers, name, named, err);
     json_decref(named);
     return rc;
 }
@@ -547,7 +497,39 @@ static int set_kron(pd_hypers *hypers, const char *key, const json_t *value, pd_
     if (strcmp(key, "weight_decay_mask") == 0) return set_mask(hypers, value, err);
     if (strcmp(key, "learning_rate") == 0 && schedule != NULL) return PD_OK;
     if (schedule != NULL && strcmp(schedule, "anneal") == 0) return set_probability(hypers, key, value, err);
-    return set_value(hypers, key, value, err);
+    return pd_recipe_set_value(hypers, key, value, err);
+}
+
+/* Sets a hyperparameter of kron from one of psgd_torch, which has other names for some. Factors that are updated after
+ * their use are those of the next step. */
+static int set_psgd(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } names[] = { { "lr_params", "learning_rate" },
+                  { "lr_preconditioner", "preconditioner_lr" },
+                  { "momentum", "b1" },
+                  { "preconditioner_max_size", "max_size_triangular" } };
+
+    if (strcmp(key, "update_preconditioner_first") == 0)
+        return pd_hypers_set(hypers, "root_delay", json_is_true(value) ? "0" : "1", err);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(key, names[i].theirs) == 0) return pd_recipe_set_value(hypers, names[i].ours, value, err);
+    return pd_recipe_set_value(hypers, key, value, err);
+}
+
+/* Switches off options of distributed_kron that psgd_torch has not. */
+static int finish_psgd(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    static const char *const off[][2] = { { "merge_small_dims", "no" },
+                                          { "partition_grads_into_blocks", "no" },
+                                          { "min_ndim_triangular", "0" } };
+    int rc = PD_OK;
+
+    (void)config;
+    for (size_t i = 0; rc == PD_OK && i < sizeof off / sizeof *off; i++)
+        rc = pd_hypers_set(hypers, off[i][0], off[i][1], err);
+    return rc;
 }
 
 /* Sets hyperparameters of the auxiliary Adam of Keller Jordan's Muon from an object: NAME is adam_NAME here. */
@@ -557,14 +539,20 @@ static int set_keller(pd_hypers *hypers, const char *key, const json_t *value, p
     json_t *member;
     int rc = PD_OK;
 
-    if (strcmp(key, "adam") != 0) return set_value(hypers, key, value, err);
+    if (strcmp(key, "adam") != 0) return pd_recipe_set_value(hypers, key, value, err);
     json_object_foreach((json_t *)value, name, member)
     {
         char own[80];
         snprintf(own, sizeof own, "adam_%.64s", name);
-        if (rc == PD_OK) rc = set_value(hypers, own, member, err);
+        if (rc == PD_OK) rc = pd_recipe_set_value(hypers, own, member, err);
     }
     return rc;
+}
+
+static int finish_meta_2026(pd_hypers *hypers, const json_t *config, pd_error *err)
+{
+    (void)config;
+    return pd_hypers_set(hypers, "semantics", "2026", err);
 }
 
 static int finish_hyperball(pd_hypers *hypers, const json_t *config, pd_error *err)
@@ -736,29 +724,44 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
     return rc;
 }
 
-/* Returns true if a run of Meta's KL-Shampoo keeps eigenvectors and eigenvalues in place of roots. Roots of the same
- * factors give the same weights, unless the eigenvectors come from a QR decomposition. */
-static bool keeps_eigenvectors(const json_t *config)
+int pd_recipe_declare_updates(pd_recipe *recipe, const json_t *steps, int64_t n, pd_error *err)
 {
-    const char *type = json_string_value(json_object_get(json_object_get(config, "preconditioner_config"), "type"));
+    char *text = NULL;
+    size_t size, i;
+    FILE *out = open_memstream(&text, &size);
+    json_t *value;
+    int rc = PD_OK;
 
-    return type != NULL && strncmp(type, "Eigendecomposed", strlen("Eigendecomposed")) == 0;
+    if (out == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (int64_t step = 1; step <= n; step++) {
+        bool updated = false;
+        json_array_foreach(steps, i, value)
+        {
+            updated = updated || json_integer_value(value) == step;
+        }
+        fprintf(out, "%s%d", step == 1 ? "table(" : ",", updated);
+    }
+    if (fprintf(out, ")") < 0 || fclose(out) != 0) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (i = 0; rc == PD_OK && i < recipe->n_groups; i++)
+        rc = pd_hypers_set(&recipe->groups[i], "preconditioner_update_probability", text, err);
+    free(text);
+    return rc;
 }
 
-/* Returns what paramd leaves out of a run of Meta's KL-Shampoo; NULL: nothing. */
-static const char *left_out_of_kl(const json_t *config)
+static bool is_of_meta_2026(const char *system)
 {
-    const json_t *kind = json_object_get(config, "preconditioner_config");
-    const char *order;
-    json_t *exponent;
+    return strcmp(system, "meta_kl") == 0 || strcmp(system, "meta_soap") == 0 || strcmp(system, "meta_head") == 0;
+}
 
-    if (json_object_get(kind, "amortized_computation_config") != NULL)
-        return "eigenvectors by QR decomposition are left out of KL-Shampoo in Meta's form";
-    json_object_foreach(json_object_get(kind, "inverse_exponent_override"), order, exponent)
-    {
-        if (json_is_object(exponent))
-            return "exponents of single dimensions, and dimensions without factor, are left out";
-    }
+/* Returns what paramd leaves out of a run of psgd_torch; NULL: nothing. */
+static const char *left_out_of_psgd(const json_t *config)
+{
+    static const char *const updates[] = { "QUAD", "QUAD4P", "Q0.5EQ1.5", NULL };
+    const char *dQ = json_string_value(json_object_get(config, "dQ"));
+
+    if (dQ == NULL || !contains(updates, dQ)) return "of the updates of factors (dQ) this one is left out";
+    if (json_is_null(json_object_get(config, "preconditioner_init_scale")))
+        return "an initial scale from the first gradients of all parameters is left out";
     return NULL;
 }
 
@@ -767,7 +770,8 @@ static const char *left_out(const char *system, const json_t *config)
 {
     const char *format = json_string_value(json_object_get(config, "data_format"));
 
-    if (strcmp(system, "meta_kl") == 0) return left_out_of_kl(config);
+    if (is_of_meta_2026(system)) return pd_recipe_meta_left_out(config);
+    if (strcmp(system, "psgd_torch") == 0) return left_out_of_psgd(config);
     if (format == NULL || strcmp(format, "channels_last") != 0 || !json_is_true(json_object_get(config, "merge_dims")))
         return NULL;
     return "merge_dims with data_format channels_last is left out: its averages lie in another order than the weights";
@@ -831,7 +835,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     out->left_out = left_out(system, config);
     if (out->left_out != NULL) return PD_OK;
     out->weights_only =
-        (json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0) || keeps_eigenvectors(config);
+        (json_is_string(cast) && strcmp(json_string_value(cast), "float32") != 0) || pd_recipe_meta_has_bases(config);
     out->zeros = entry->finish == finish_keller;
     if ((grouped = with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (strcmp(system, "distributed_kron") == 0 && json_is_true(json_object_get(config, "normalize_grads")))
@@ -865,7 +869,8 @@ char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)
     if (out == NULL) return NULL;
     fprintf(out, "%s %s", glob, pd_optimizer_name(hypers->row));
     for (size_t i = 0; i < count; i++)
-        fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
+        if (hypers->value[i] != hyper[i].preset || (hypers->scheduled >> i & 1) != 0)
+            fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
     if (fclose(out) == 0) return text;
     free(text);
     return NULL;

@@ -64,11 +64,17 @@ bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
 /* Gives `rate`, the learning rate that was recorded for the first step, to each group of parameters whose configuration
  * has the learning rate "none". */
 int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err);
+/* Puts off the computation of bases beyond the end of every run, for a run whose bases are recorded inputs. */
+int pd_recipe_take_bases(pd_recipe *recipe, pd_error *err);
+/* Makes kron update its factors in the listed ones of n steps, for a trace that records in which steps factors were
+ * updated, as psgd_torch decides by chance. */
+int pd_recipe_declare_updates(pd_recipe *recipe, const json_t *steps, int64_t n, pd_error *err);
 /* Returns the names of a parameter's dimensions, separated by commas; "" if they have no names. The caller frees the
  * text. NULL: out of memory. */
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank);
-/* Returns the hyperparameters of a group of parameters as the text of a rule, which a worker sends for the parameters
- * that match `glob`, such as "* sgd lr=0.1 momentum=0.9". The caller frees the text. NULL: out of memory. */
+/* Returns the hyperparameters of a group of parameters that are not the defaults as the text of a rule, which a worker
+ * sends for the parameters that match `glob`, such as "* sgd lr=0.1 momentum=0.9". The caller frees the text. NULL: out
+ * of memory. */
 char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob);
 
 #endif

@@ -78,16 +78,30 @@ static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *
     return rc == PD_FAILED_PRECONDITION ? skip_defect(out, quirk) : rc;
 }
 
-static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe, const pd_replay_options *options)
+/* Reads the configuration of a trace, with what its other metadata and tensors say about hyperparameters. */
+static int read_recipe(pd_recipe *recipe, pd_trace *trace, pd_error *err)
 {
     const json_t *config = NULL;
+    json_t *updated = NULL;
     double rate;
     int rc = PD_OK;
 
-    if (pd_recipe_knows(trace->system)) rc = pd_trace_config(trace, &config, &out->why);
-    if (rc == PD_OK) rc = pd_recipe_read(recipe, trace->system, config, &out->why);
-    if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
-    if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, &out->why);
+    if (pd_recipe_knows(trace->system)) rc = pd_trace_config(trace, &config, err);
+    if (rc == PD_OK) rc = pd_recipe_read(recipe, trace->system, config, err);
+    if (rc == PD_OK) rc = pd_trace_check(trace, err);
+    if (rc == PD_OK && pd_trace_meta(trace, "inject_steps") != NULL) rc = pd_recipe_take_bases(recipe, err);
+    if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, err);
+    if (rc != PD_OK || strcmp(trace->system, "psgd_torch") != 0) return rc;
+    rc = pd_trace_json(trace, "updated_steps", JSON_ARRAY, &updated, err);
+    if (rc == PD_OK && updated != NULL) rc = pd_recipe_declare_updates(recipe, updated, trace->steps, err);
+    json_decref(updated);
+    return rc;
+}
+
+static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe, const pd_replay_options *options)
+{
+    int rc = read_recipe(recipe, trace, &out->why);
+
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
     if (pd_trace_meta(trace, "first_gradient") != NULL && pd_replay_always_fails(trace))

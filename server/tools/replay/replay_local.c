@@ -14,9 +14,9 @@
 
 enum { NAME_TEXT = 400 };
 
-/* The recorded random numbers of a run of distributed_kron. They are in tensors `probe/TTTT/NAME` (TTTT: step), and in
- * the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each step one
- * random number decides for all parameters whether they are balanced. */
+/* The recorded random numbers of a run of distributed_kron or psgd_torch. They are in tensors `probe/TTTT/NAME` (TTTT:
+ * step), and in the metadata `balanced_steps`, a list of the steps in which the factor matrices were balanced. In each
+ * step one random number decides for all parameters whether they are balanced. */
 typedef struct draws {
     json_t *balanced; /* NULL: not recorded */
     pd_draws *at;     /* random numbers of each declared part in the present step; NULL: none were recorded */
@@ -76,29 +76,48 @@ static bool is_balanced(const play *p, int64_t step)
     return false;
 }
 
-/* Reads the random probe of a declared part in a step. If the trace has no such tensor, the optimizer drew no probe for
- * the part in this step. */
-static int read_probe(play *p, size_t part, int64_t step, pd_error *err)
+/* Appends a recorded tensor of random numbers to those of a declared part. Returns false if the trace lacks it, or
+ * after an error, which *rc has. */
+static bool append_probe(play *p, size_t part, const char *name, int *rc, pd_error *err)
 {
-    char name[NAME_TEXT];
+    pd_draws *of = &p->draws.at[part];
     pd_shape shape;
-    int64_t n = 0;
+    int64_t n = 0, before = of->n_normal;
     double *wide;
     float *normal;
 
-    snprintf(name, sizeof name, "probe/%04d/%s", (int)step, p->parts.at[part].recorded);
-    if (!pd_trace_tensor(p->trace, name, &shape)) return PD_OK;
-    if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", name);
+    if (!pd_trace_tensor(p->trace, name, &shape)) return false;
+    if ((*rc = pd_shape_elements(&shape, &n)) != PD_OK) {
+        pd_fail(err, *rc = PD_INVALID_ARGUMENT, "%.256s: too large", name);
+        return false;
+    }
     wide = calloc((size_t)n + 1, sizeof *wide);
-    normal = p->draws.normal[part] = calloc((size_t)n + 1, sizeof *normal);
-    if (wide != NULL && normal != NULL) {
+    normal = realloc(p->draws.normal[part], (size_t)(before + n + 1) * sizeof *normal);
+    if (normal != NULL) of->normal = p->draws.normal[part] = normal;
+    if (wide == NULL || normal == NULL) {
+        *rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    } else {
         pd_trace_values(p->trace, name, wide);
-        for (int64_t i = 0; i < n; i++) normal[i] = (float)wide[i];
-        p->draws.at[part].normal = normal;
-        p->draws.at[part].n_normal = n;
+        for (int64_t i = 0; i < n; i++) normal[before + i] = (float)wide[i];
+        of->n_normal = before + n;
     }
     free(wide);
-    return p->draws.at[part].normal != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return *rc == PD_OK;
+}
+
+/* Reads the random numbers of a declared part in a step: the probe, and for psgd_torch those that bounded the norms of
+ * matrices. If the trace has no such tensor, the optimizer drew none for the part in this step. */
+static int read_probe(play *p, size_t part, int64_t step, pd_error *err)
+{
+    char name[NAME_TEXT];
+    int rc = PD_OK;
+
+    snprintf(name, sizeof name, "probe/%04d/%s", (int)step, p->parts.at[part].recorded);
+    if (!append_probe(p, part, name, &rc, err)) return rc;
+    for (int i = 0;; i++) {
+        snprintf(name, sizeof name, "probe/%04d/%s/norm/%d", (int)step, p->parts.at[part].recorded, i);
+        if (!append_probe(p, part, name, &rc, err)) return rc;
+    }
 }
 
 /* Reads the recorded random numbers of a step into p->draws.at; steps count from 1. PD_INVALID_ARGUMENT: a tensor of
@@ -242,20 +261,19 @@ static int fill_io(play *p, int64_t step, pd_error *err)
     return rc;
 }
 
-/* Replaces basis d of a parameter by the recorded one, if there is one. */
-static int inject_basis(pd_optim *optim, const pd_trace *trace, const pd_trace_param *param, int64_t step, int d,
+/* Replaces a basis of a parameter by the recorded one of this name, if there is one. */
+static int inject_basis(pd_optim *optim, const pd_trace *trace, const char *name, const pd_slot_spec *slot,
                         pd_error *err)
 {
-    char name[NAME_TEXT];
     pd_shape shape;
     pd_part part;
     int64_t n = 0;
     double *basis;
     int rc;
 
-    snprintf(name, sizeof name, "state/%04d/%s/Q/%d", (int)step, param->name, d);
     if (!pd_trace_tensor(trace, name, &shape)) return PD_OK;
-    if (!pd_plan_part(pd_optim_plan(optim), "Q", d, -1, &part) || !pd_shape_equal(&part.shape, &shape))
+    if (!pd_plan_part(pd_optim_plan(optim), slot->name, slot->number, slot->of_block ? slot->block : -1, &part) ||
+        !pd_shape_equal(&part.shape, &shape))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the optimizer has no such basis", name);
     (void)pd_shape_elements(&shape, &n);
     if ((basis = calloc((size_t)n + 1, sizeof *basis)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -265,11 +283,31 @@ static int inject_basis(pd_optim *optim, const pd_trace *trace, const pd_trace_p
     return rc;
 }
 
+/* Replaces the eigenvectors of all factors by those that were recorded after a step (metadata `inject_steps`). */
+static int inject_vectors(play *p, int64_t step, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < p->t.n && pd_trace_meta(p->trace, "inject_steps") != NULL; i++) {
+        pd_optim *optim = pd_model_optim(p->model, i);
+        const pd_plan *plan = pd_optim_plan(optim);
+        for (size_t k = 0; rc == PD_OK && k < plan->n_slots; k++) {
+            char name[NAME_TEXT], slot[128];
+            if (strcmp(plan->slots[k].name, "factor_matrices_eigenvectors") != 0) continue;
+            snprintf(name, sizeof name, "state/%04d/%s/%s", (int)step, p->t.params[i].name,
+                     pd_slot_name(&plan->slots[k], slot, sizeof slot));
+            rc = inject_basis(optim, p->trace, name, &plan->slots[k], err);
+        }
+    }
+    return rc;
+}
+
 bool pd_replay_has_bases(const pd_trace *trace)
 {
     char name[NAME_TEXT];
     pd_shape shape;
 
+    if (pd_trace_meta(trace, "inject_steps") != NULL) return true;
     if (pd_trace_meta(trace, "first_gradient") == NULL) return false;
     for (size_t i = 0; i < trace->n; i++)
         for (int64_t step = 1; step <= trace->steps; step++)
@@ -295,8 +333,12 @@ static int settle_bases(play *p, int64_t step, pd_error *err)
     for (size_t i = 0; rc == PD_OK && i < p->t.n; i++) {
         const pd_trace_param *param = &p->t.params[i];
         if (json_integer_value(json_object_get(first, param->name)) != step) continue;
-        for (int d = 0; rc == PD_OK && d < PD_MAX_RANK; d++)
-            rc = inject_basis(pd_model_optim(p->model, i), p->trace, param, step, d, err);
+        for (int d = 0; rc == PD_OK && d < PD_MAX_RANK; d++) {
+            char name[NAME_TEXT];
+            snprintf(name, sizeof name, "state/%04d/%s/Q/%d", (int)step, param->name, d);
+            rc = inject_basis(pd_model_optim(p->model, i), p->trace, name, &(pd_slot_spec){ .name = "Q", .number = d },
+                              err);
+        }
     }
     json_decref(first);
     return rc;
@@ -308,7 +350,7 @@ static int take_step(play *p, int64_t step, pd_error *err)
     int rc;
 
     if (p->model == NULL) return PD_OK;
-    if ((rc = fill_io(p, step, err)) != PD_OK) return rc;
+    if ((rc = fill_io(p, step, err)) != PD_OK || (rc = inject_vectors(p, step, err)) != PD_OK) return rc;
     rc = pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
     return rc == PD_OK ? settle_bases(p, step, err) : rc;
 }
@@ -326,6 +368,31 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
+/* Compares the weights to evaluate with, where the trace has some: tensors `eval/TTTT/NAME`. */
+static int judge_readouts(play *p, int64_t step, pd_verdict *verdicts, pd_error *err)
+{
+    float *out = NULL;
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && !pd_replay_is_sharded(p->trace) && i < p->t.n; i++) {
+        const pd_trace_param *param = &p->t.params[i];
+        char name[NAME_TEXT];
+        pd_shape shape;
+        snprintf(name, sizeof name, "eval/%04d/%s", (int)step, param->name);
+        if (!pd_trace_tensor(p->trace, name, &shape)) continue;
+        if (!pd_shape_equal(&shape, &param->shape))
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected the parameter's shape", name);
+        else if ((out = malloc((size_t)(param->elements + 1) * sizeof *out)) == NULL)
+            rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+        if (rc != PD_OK) break;
+        pd_trace_values(p->trace, name, p->t.recorded);
+        pd_model_read_out(p->model, i, p->t.weights[i], out);
+        pd_verdict_add(&verdicts[i], i, step, pd_relative_error(out, p->t.recorded, param->elements, 0));
+        free(out);
+    }
+    return rc;
+}
+
 /* Takes one step with the model, and with the shaken models if there are any. Then compares the results with everything
  * that was recorded after this step. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
@@ -336,6 +403,7 @@ static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, 
 
     if (rc == PD_OK) pd_replay_tensors_judge(&p->t, step, verdicts);
     if (rc == PD_OK && p->model != NULL) rc = judge_updates(p, step, updates, err);
+    if (rc == PD_OK && p->model != NULL) rc = judge_readouts(p, step, verdicts, err);
     for (int i = 0; rc == PD_OK && i < PD_REPLAY_SHAKEN && shaken[i].shaken > 0; i++) {
         rc = take_step(&shaken[i], step, err);
         models[i] = shaken[i].model;

@@ -202,6 +202,36 @@ static int pull(worker *w)
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
 }
 
+/* Pulls the weights to evaluate with after a step, if the trace has them, and compares them. Overwrites the gradients,
+ * which the next step fills anew. */
+static int judge_readouts(worker *w, int64_t round, pd_error *err)
+{
+    const common *s = w->common;
+    char prefix[16];
+    pd_ticket_id ticket;
+    int rc;
+
+    snprintf(prefix, sizeof prefix, "eval/%04d/", (int)round);
+    if (s->trace->averages || pd_replay_is_sharded(s->trace) || !pd_trace_has(s->trace, prefix)) return PD_OK;
+    for (size_t i = 0; i < s->parts.n; i++) {
+        const pd_replay_part *part = &s->parts.at[i];
+        w->io[i].weights = w->t.gradient[part->param] + part->offset;
+    }
+    rc = pd_client_pull_form(w->client, w->io, s->parts.n, 0, PD_FORM_EVAL, &ticket, err);
+    if (rc == PD_OK) rc = pd_client_wait(w->client, ticket, 0, err);
+    for (size_t i = 0; rc == PD_OK && i < w->t.n; i++) {
+        const pd_trace_param *param = &w->t.params[i];
+        char name[400];
+        pd_shape shape;
+        snprintf(name, sizeof name, "%s%s", prefix, param->name);
+        if (!pd_trace_tensor(s->trace, name, &shape) || !pd_shape_equal(&shape, &param->shape)) continue;
+        pd_trace_values(s->trace, name, w->t.recorded);
+        pd_verdict_add(&w->verdicts[i], i, round,
+                       pd_relative_error(w->t.gradient[i], w->t.recorded, param->elements, 0));
+    }
+    return rc;
+}
+
 static int take_round(worker *w, int64_t round)
 {
     const pd_trace *trace = w->common->trace;
@@ -266,6 +296,7 @@ static void *run_worker(void *arg)
     for (int64_t round = 1; w->rc == PD_OK && round <= s->rounds; round++) {
         w->rc = take_round(w, round);
         if (w->rc == PD_OK && !s->trace->averages) pd_replay_tensors_judge(&w->t, round, w->verdicts);
+        if (w->rc == PD_OK && !w->refused) w->rc = judge_readouts(w, round, &w->err);
     }
     if (w->rc == PD_OK && s->trace->averages) compare_averages(w);
     if (w->rc != PD_OK) give_up(w);

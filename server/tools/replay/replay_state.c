@@ -24,6 +24,7 @@ typedef struct entry {
     int64_t step;
     size_t param;
     char slot[SLOT_TEXT];
+    bool apart;        /* the optimizer keeps the tensor's distance from the weights */
     int number, block; /* number: as in "statistics/3"; block: as in "block_2."; -1: the name has none */
     /* true: the value is not a tensor of the file, but comes from the list in the metadata `update_counter`. */
     bool listed;
@@ -132,9 +133,21 @@ static bool split_field(entry *e, const char *field, int length)
     if (length == 0 || length >= SLOT_TEXT) return false;
     memcpy(e->slot, field, (size_t)length);
     e->slot[length] = '\0';
-    /* Meta's Shampoo of 2026 keeps the second moment of every graft under the name of its base class. */
-    if (strcmp(e->slot, "adagrad") == 0) snprintf(e->slot, sizeof e->slot, "grafting_second_moment");
+    if ((e->apart = strcmp(e->slot, "z") == 0)) snprintf(e->slot, sizeof e->slot, "z_minus_y");
     return true;
+}
+
+/* Renames slots of Meta's Shampoo of 2026, which keeps the second moment of every graft under the name of its base
+ * class. */
+static void rename_slot(entry *e, const pd_hypers *hypers)
+{
+    bool shampoo = strcmp(pd_optimizer_name(hypers->row), "shampoo") == 0;
+
+    if (shampoo && strcmp(e->slot, "adagrad") == 0) snprintf(e->slot, sizeof e->slot, "grafting_second_moment");
+    if (shampoo && strcmp(e->slot, "momentum_buffer") == 0) snprintf(e->slot, sizeof e->slot, "momentum");
+    if (!shampoo || strcmp(e->slot, "weight_buffer") != 0) return;
+    e->apart = true;
+    snprintf(e->slot, sizeof e->slot, "z_minus_y");
 }
 
 /* Returns true for a recorded root of the parameter `param`, if it has no gradient in the step of the root. Such roots
@@ -210,6 +223,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     if (!split_field(e, name + head, e->length - head))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: invalid slot name", name);
     if (is_idle_root(state, e, owner->name)) return PD_OK;
+    rename_slot(e, &state->recipe->groups[pd_recipe_group(state->recipe, owner->name)]);
     e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
     state->n++;
     return PD_OK;
@@ -418,6 +432,37 @@ static bool is_lost_basis(const pd_replay_state *state, const entry *e, const do
     return true;
 }
 
+/* Turns the columns of our basis so that they point to the same side as the recorded ones: the sign of an eigenvector
+ * is arbitrary. */
+static void turn_vectors(const entry *e, double *ours, const double *recorded, int64_t n)
+{
+    int64_t side = (int64_t)lrint(sqrt((double)n));
+
+    if (strcmp(e->slot, "factor_matrices_eigenvectors") != 0 || side * side != n) return;
+    for (int64_t j = 0; j < side; j++) {
+        double product = 0;
+        for (int64_t i = j; i < n; i += side) product += ours[i] * recorded[i];
+        for (int64_t i = j; product < 0 && i < n; i += side) ours[i] = -ours[i];
+    }
+}
+
+/* Returns true for eigenvectors of a step in which factors had no full rank (metadata `inject_steps`), so that some of
+ * the vectors are arbitrary. */
+static bool is_arbitrary(const pd_replay_state *state, const entry *e)
+{
+    json_t *steps = NULL, *step;
+    bool found = false;
+    pd_error err;
+    size_t i;
+
+    if (strcmp(e->slot, "factor_matrices_eigenvectors") != 0 ||
+        pd_trace_json(state->trace, "inject_steps", JSON_ARRAY, &steps, &err) != PD_OK)
+        return false;
+    json_array_foreach(steps, i, step) found = found || json_integer_value(step) == e->step;
+    json_decref(steps);
+    return found;
+}
+
 static bool all_zero(const double *at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -502,6 +547,16 @@ static bool is_count(const entry *e, int64_t n)
     return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;
 }
 
+/* Adds the recorded weights of the same step to a tensor that the optimizer keeps as the distance from the weights. */
+static void add_weights(const pd_replay_state *state, const entry *e, double *ours, int64_t n)
+{
+    double *weights = calloc((size_t)n + 1, sizeof *weights);
+
+    if (weights != NULL && pd_trace_weights(state->trace, e->step, e->param, weights))
+        for (int64_t i = 0; i < n; i++) ours[i] += weights[i];
+    free(weights);
+}
+
 /* Compares one recorded tensor with the model's, and stores its error. `recorded` and `ours` are scratch memory for n
  * elements. */
 static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
@@ -522,9 +577,12 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
         e->compared = true;
         return PD_OK;
     }
+    if (e->apart && n != state->trace->params[e->param].elements) return PD_OK; /* of one block of several */
+    if (rc == PD_OK && e->apart) add_weights(state, e, ours, n);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
-    if (rc == PD_OK && is_lost_basis(state, e, recorded, n)) return PD_OK;
+    if (rc == PD_OK && (is_lost_basis(state, e, recorded, n) || is_arbitrary(state, e))) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
+    turn_vectors(e, ours, recorded, n);
     e->error = distance(ours, recorded, n);
     /* An error of NaN means that the recorded values are too large to square. It counts as infinite, so the tensor
      * fails. */

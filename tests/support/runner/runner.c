@@ -3,6 +3,8 @@
 #include "cpu.h"
 #include "test.h"
 
+#include <pthread.h>
+
 static test_entry *entries; /* of all files */
 
 void test_register(test_entry *entry)
@@ -48,7 +50,21 @@ typedef struct test_file {
     test_entry **at; /* in the order of the source */
     size_t n;
     const test_entry *each, *fixture, *group; /* or NULL */
+    bool has_threads;                         /* WITH_THREADS */
 } test_file;
+
+static bool may_start_threads;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+/* What our own code calls in place of pthread_create. */
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+    if (may_start_threads) return __real_pthread_create(thread, attr, run, arg);
+    fputs("a thread starts: the test's file needs WITH_THREADS(), to run under ThreadSanitizer, too\n", stderr);
+    abort();
+}
 
 static int compare_places(const void *a, const void *b)
 {
@@ -68,6 +84,7 @@ static test_file collect(const char *wanted)
         if (entry->kind == TEST_EACH) file.each = entry;
         if (entry->kind == TEST_FIXTURE) file.fixture = entry;
         if (entry->kind == TEST_GROUP) file.group = entry;
+        if (entry->kind == TEST_THREADS) file.has_threads = true;
         more = realloc(file.at, (file.n + 1) * sizeof *more);
         if (more == NULL) return (test_file){ 0 };
         file.at = more;
@@ -130,6 +147,7 @@ int main(int argc, char **argv)
     cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER")); /* '*reconnect*': tests whose name matches the pattern */
     if (argc == 2 || argc == 3) file = collect(argv[1]);
     if (file.n == 0) return list_files(argv[0]);
+    may_start_threads = file.has_threads || strstr(file.at[0]->file, "/unit/") == NULL;
     status = run(argv[1], &file, argc == 3 ? argv[2] : NULL);
     free(file.at);
     return status;

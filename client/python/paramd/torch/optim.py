@@ -29,7 +29,9 @@ swa_utils = torch.optim.swa_utils
 sys.modules[__name__ + ".lr_scheduler"] = lr_scheduler
 sys.modules[__name__ + ".swa_utils"] = swa_utils
 
-_NAMES = {"soap": "SOAP", "kl_shampoo": "KLShampoo"}     # of optimizers that upstream's classes name otherwise
+# Of optimizers that upstream's classes name otherwise.
+_NAMES = {"soap": "SOAP", "kl_shampoo": "KLShampoo", "schedule_free": "AdamWScheduleFree",
+          "schedule_free_sgd": "SGDScheduleFree", "gpa": "GPAAdamW"}
 _UNTRAINED = "model_state"              # the row of tensors that no optimizer changes
 
 

@@ -160,6 +160,7 @@ class Optimizer(torch.optim.Optimizer):
         others = self._frozen.others_of(param_group) if self._is_made else param_group
         if others is None:
             return
+        self.train()
         held = self._states.hold()
         self._add(others)
         self._states.resume(held)
@@ -313,6 +314,27 @@ class Optimizer(torch.optim.Optimizer):
             self._run.refuse_changes(self._run.by_hand.changed(under_way=True), "while a step is under way, whose "
                                      "weights take their place: with delay=1 call synchronize() before you change them")
             self._run.finish()
+
+    def eval(self) -> None:
+        """Brings the weights to evaluate with and to save into the model, in place of those that are trained. They are
+        others for the optimizers that evaluate an average of the weights: schedule_free, schedule_free_sgd and gpa.
+        Call it where the model's eval() is called, and before the model is saved; and `train` before the next step.
+
+        FailedPrecondition: weights were changed by hand since the last step: the step comes first.
+        """
+        self.synchronize()
+        run = self._joined(computed=False)
+        if run.evaluates:
+            return
+        run.refuse_changes(run.by_hand.changed(), "since the last step, and eval() puts others in their place: call "
+                           "eval() after the next step")
+        run.receive("eval")
+
+    def train(self) -> None:
+        """Brings the weights that are trained into the model again, after `eval`. Does nothing where the model has
+        them."""
+        if self._run is not None and self._run.evaluates:
+            self._run.receive("train")
 
     def restart(self) -> None:
         """Starts the job anew after paramd.DataLoss (the server was restarted), from the weights of the workers. Every
@@ -532,6 +554,9 @@ class Optimizer(torch.optim.Optimizer):
         self._take_groups()
         self._states.thaw()
         run = self._joined(computed=True)
+        if run.evaluates:
+            raise FailedPrecondition(FailedPrecondition.code, "the model has the weights to evaluate with (eval()): "
+                                     "call the optimizer's train() before the forward pass")
         if self._delay and run.is_under_way:
             self.synchronize()
             run.skip_search()

@@ -62,6 +62,7 @@ class Run:
         self._worker_state: bytes | None = None             # of the step, until a push takes it
         self._replaces = 0                          # number of the change by hand before this step
         self._is_settled = False                    # changes before this step have been looked for
+        self.evaluates = False                      # the model has the weights to evaluate with
         self.by_hand = ByHand(client, self.places.values(), memory, watch)
         self.step = 0
         self.find_step()
@@ -290,12 +291,17 @@ class Run:
         earlier process of this rank had pushed it."""
         self._receive(lambda weights: self.client.pull(weights, min_step=step).wait())
 
+    def receive(self, form: str) -> None:
+        """Brings the weights of a form into the model, between two steps: "train" or "eval" (see Client.pull)."""
+        self._receive(lambda weights: self.client.pull(weights, form=form).wait())
+        self.evaluates = form == "eval"
+
     def _receive(self, function: Callable[[dict[str, torch.Tensor]], object]) -> None:
         """Calls a function of the client that writes the job's weights, and brings them into the model."""
         places = self.places.values()
         function(self.memory.weights(places))
         self._land(places)
-        self._replaces, self._is_settled = 0, False
+        self._replaces, self._is_settled, self.evaluates = 0, False, False
         self.find_step()
 
     def _land(self, places: Collection[Place]) -> None:

@@ -96,7 +96,11 @@ class States:
         """Returns the state as torch's optimizer of the same name has it."""
         run = self._optimizer._run
         assert run is not None
-        return self._dressed(torch_state, full_state.plain_entries(self.fetch(run), self._groups))
+        saved = self.fetch(run)
+        state = self._dressed(torch_state, full_state.plain_entries(saved, self._groups))
+        state["param_groups"] = [full_state.plain_group(group, group["param_names"], saved)
+                                 for group in state["param_groups"]]
+        return state
 
     def _dressed(self, torch_state: Callable[[], dict[str, Any]], entries: list[full_state.Entry]) -> dict[str, Any]:
         """Returns what torch's base class makes of entries."""
@@ -125,7 +129,8 @@ class States:
         if not is_full:
             return [{LIGHT: mark_of(run.step, seed)} for _ in self._params()]
         saved = self.fetch(run)
-        saved.weights = masters.current(run.places.values(), saved.weights)
+        if not run.evaluates:           # else the model has the weights to evaluate with, which nobody steps from
+            saved.weights = masters.current(run.places.values(), saved.weights)
         return full_state.entries(saved, self._groups, self._rooms())
 
     def _needs_precision(self) -> bool:
@@ -279,6 +284,7 @@ class States:
             self._optimizer._terms()    # raises if one of them is fixed while the job runs
             if saved is not None and run.client.rank == 0:
                 self._check_roots(run)
+                self._place_z(saved, run.places.values())
                 put(run.client, saved, partial=False)
         except BaseException:
             for group, values in zip(self._groups, before):
@@ -337,6 +343,7 @@ class States:
                 self.give_up(client)
                 raise light_state.other_step(saved, present, client.job)
             return client
+        self._place_z(saved, places)
         self._decide(places, saved)
         begin = {"start_step": saved.step, **({} if saved.seed is None else {"seed": saved.seed})}
         client = succession.open_anew(settings, rules, begin)
@@ -350,6 +357,17 @@ class States:
             raise
         client.close()
         return settings.open(rules, begin, resume=True)
+
+    @staticmethod
+    def _place_z(saved: Saved, places: Iterable[Place]) -> None:
+        """Completes a state of Schedule-Free's program with the model's weights. FailedPrecondition: a parameter is
+        sharded, so no rank has all of it."""
+        for place in places:
+            if place.range is not None and "z" in saved.slots.get(place.name, {}):
+                raise FailedPrecondition(FailedPrecondition.code, f"parameter {place.name}: it is sharded, and the "
+                                         "state of another program needs all of its weights: load it on one rank, and "
+                                         "save the state here", place.name)
+        full_state.place_z(saved, {place.name: place.local(place.param) for place in places})
 
     def _decide(self, places: list[Place], saved: Saved) -> None:
         """Decides which weights of the state the model and the server take."""
