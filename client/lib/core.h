@@ -402,7 +402,7 @@ typedef struct pd_core {
     uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
     bool replays, fresh, settles;
-    uint64_t durable; /* the durable step of that answer: progress.durable may be newer */
+    uint64_t durable;     /* the durable step of that answer: progress.durable may be newer */
     uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
     uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */
