@@ -123,7 +123,8 @@ static const pd_command_option restore_options[] = {
     "NAME.block_B.SLOT.I, as `paramctl state JOB' lists them, NAME.step, the steps that its optimizer has counted, "   \
     "and NAME.pending_root.K, roots that are computed and used in later steps.\n"                                      \
     "The optimizers schedule_free and gpa evaluate an average of their weights. --form eval writes this average, and " \
-    "the job is quiesced until the file is written. --form train writes the weights that gradients belong to. For all " \
+    "the job is quiesced until the file is written. --form train writes the weights that gradients belong to. For "    \
+    "all "                                                                                                             \
     "other optimizers both are the same.\n"                                                                            \
     "To continue from such a file: start a job with the same rules and start_step = the step of the export, give it "  \
     "the weights of the file, and then `paramctl import-state JOB FILE'."

@@ -63,7 +63,8 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     batch->partial = malloc((size_t)(units + 1) * sizeof *batch->partial);
     batch->scratch = pd_floats_new(batch->scratch_floats * threads);
     batch->spoils = malloc((size_t)units + 1);
-    if (batch->pieces != NULL && batch->partial != NULL && batch->spoils != NULL && batch->scratch != NULL) return batch;
+    if (batch->pieces != NULL && batch->partial != NULL && batch->spoils != NULL && batch->scratch != NULL)
+        return batch;
     pd_batch_free(batch);
     return NULL;
 }

@@ -481,8 +481,8 @@ static void look_ending(pd_store *store, pd_going_back *back, uint64_t now_ns)
     back->stage = LOADING;
 }
 
-/* Keeps what other shards may still go back to. The step itself need not be durable on all of them: one of them can just
- * have been at it. */
+/* Keeps what other shards may still go back to. The step itself need not be durable on all of them: one of them can
+ * just have been at it. */
 static void give_floor(pd_job *job, const pd_going_back *back)
 {
     const carried *from = &back->carried;

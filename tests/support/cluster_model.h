@@ -1,12 +1,12 @@
 /* cluster_model.h - a job on several shards as a bare state machine, without tensors, frames and files: verdicts,
- * private and common recoveries (client/lib/common_step.c), lives, which checkpoints stay, when a step counts as durable
- * on all shards (pd_client_sync), and owners of a shard that follow each other.
+ * private and common recoveries (client/lib/common_step.c), lives, which checkpoints stay, when a step counts as
+ * durable on all shards (pd_client_sync), and owners of a shard that follow each other.
  *
  * Each shard has two places for an owner, of which one is used at first. When an owner sleeps for longer than its lease
- * lasts, the other place gets a new owner (a spare), with the newest checkpoint and a higher tenure. The earlier one may
- * wake, and serves on until it learns from the engine (etcd) that it is no longer the owner. Until then it takes steps,
- * but does not say that steps are durable, as the new owner may have gone back since. From the takeover on the disk
- * belongs to the new owner: what the earlier one writes does not count.
+ * lasts, the other place gets a new owner (a spare), with the newest checkpoint and a higher tenure. The earlier one
+ * may wake, and serves on until it learns from the engine (etcd) that it is no longer the owner. Until then it takes
+ * steps, but does not say that steps are durable, as the new owner may have gone back since. From the takeover on the
+ * disk belongs to the new owner: what the earlier one writes does not count.
  *
  * Weights are hashes of all that went into them, so a step that is taken from weights of different steps, twice, or
  * with another verdict is seen at once. The functions are in this header because a test chooses the sizes of the
@@ -677,8 +677,8 @@ static bool act(model *m, uint32_t r, uint32_t i)
     return true;
 }
 
-/* A worker dies, and a new process begins. It asks shards who owns each of them now: the addresses that it was given may
- * still be those of earlier owners. */
+/* A worker dies, and a new process begins. It asks shards who owns each of them now: the addresses that it was given
+ * may still be those of earlier owners. */
 static void replace(model *m, uint32_t r)
 {
     worker *w = &m->w[r];
@@ -725,8 +725,8 @@ static bool take_shard(model *m, uint32_t i)
     return true;
 }
 
-/* An owner that has woken renews its lease, and learns whether another one has its shard: then it stops. Returns whether
- * anything has changed. */
+/* An owner that has woken renews its lease, and learns whether another one has its shard: then it stops. Returns
+ * whether anything has changed. */
 static bool renew(const model *m, shard *s)
 {
     if (m->away || !is_reachable(s) || !s->unsure) return false;

@@ -434,9 +434,9 @@ void pd_checkpoint_task(pd_job *job, uint32_t param, struct pd_task *task)
 }
 
 /* Returns whether the checkpoint is held back until the disk has the record of its last step. A shard of a cluster can
- * have to go back behind its newest checkpoint, by records. With a checkpoint on the disk without that record, a restart
- * would have to begin a chain of records, and nothing would lead to the steps before. The WAL thread returns each
- * record, and a stream that has failed holds nothing back. */
+ * have to go back behind its newest checkpoint, by records. With a checkpoint on the disk without that record, a
+ * restart would have to begin a chain of records, and nothing would lead to the steps before. The WAL thread returns
+ * each record, and a stream that has failed holds nothing back. */
 static bool awaits_record(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
