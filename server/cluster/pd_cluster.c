@@ -26,6 +26,7 @@ struct pd_cluster {
     bool replaces; /* the key of this daemon's earlier process must be removed first */
     bool owned;    /* the daemon has owned the shard `chosen` */
     bool leaves;   /* the daemon ends */
+    bool reported; /* the log says that this daemon is a spare */
     char url[PD_CLUSTER_URL];
     uint64_t life, tenure;               /* tenure: the last one that was logged */
     uint64_t declined_ms[PD_MAX_SHARDS]; /* until when the shard is not chosen again */
@@ -194,11 +195,20 @@ static void begin(pd_cluster *c)
         choose(c, own);
         return;
     }
+    become_spare(c);
+}
+
+/* Logs once that this daemon is a spare, as soon as others can see it. */
+static void report_spare(pd_cluster *c)
+{
+    int own = c->config.shard;
+
+    if (c->reported || c->spare.state != PD_LEASE_HELD) return;
+    c->reported = true;
     if (own >= 0)
         say(c, LOG_NOTICE, "shard %d is owned by %s: this daemon is a spare", own, c->table.shards[own].url);
     else
         say(c, LOG_NOTICE, "this daemon is a spare");
-    become_spare(c);
 }
 
 /* Chooses the lowest shard whose owner has not renewed its lease for the time of a lease: the lease has ended, or the
@@ -301,7 +311,10 @@ static void decide(pd_cluster *c)
 {
     switch (c->place) {
     case PD_PLACE_ASKS: begin(c); break;
-    case PD_PLACE_SPARE: look_for_shard(c); break;
+    case PD_PLACE_SPARE:
+        report_spare(c);
+        look_for_shard(c);
+        break;
     case PD_PLACE_CLAIMS:
     case PD_PLACE_OWNER: look_at_owner(c); break;
     case PD_PLACE_CHOSEN:
