@@ -239,6 +239,17 @@ static void get_state(void *arg)
             pd_fail(&t->why, PD_FAILED_PRECONDITION, "shard %d: a spare needs server.state_dir to take it", t->shard);
 }
 
+/* Returns whether only this machine can reach an address. */
+static bool is_local(const char *url)
+{
+    static const char *const local[] = { "unix:", "tcp://127.", "tls://127.", "tcp://[::1]", "tls://[::1]" };
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
+        found = found || strncmp(url, local[i], strlen(local[i])) == 0;
+    return found;
+}
+
 /* Registers as the owner of the shard, whose state is ready. Listens first: then the URL is known, and no earlier
  * process of this daemon lives. The sockets stay open if another daemon is faster. */
 static int claim(pd_takeover *t, pd_error *err)
@@ -249,6 +260,11 @@ static int claim(pd_takeover *t, pd_error *err)
     if (rc != PD_OK) return rc;
     t->listens = true;
     if ((rc = make_urls(t, err)) != PD_OK) return rc;
+    if (is_local(t->urls.url))
+        pd_log(LOG_NOTICE,
+               "cluster %s: only this machine can reach %s: set cluster.advertise or server.listen if workers "
+               "run elsewhere",
+               t->config->cluster.name, t->urls.url);
     return pd_cluster_claim(t->cluster, t->urls.url, t->life, err);
 }
 

@@ -26,7 +26,7 @@ typedef struct pd_takeover {
     bool listens; /* the sockets for workers are open */
 
     char state_dir[PD_KEEP_PATH], mirror[PD_KEEP_PATH]; /* state directory and mirror of the shard; "": none */
-    pd_state_dir lock;            /* its lock, until the checkpoint writer has it */
+    pd_state_dir lock;                                  /* its lock, until the checkpoint writer has it */
 
     /* for the thread that gets the state: the shard and its last owner; then the result */
     int shard;

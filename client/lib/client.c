@@ -43,7 +43,7 @@ static bool must_spread(pd_client *client)
     return must;
 }
 
-/* Turns the handle of one server into a handle of all shards of its cluster. The call can be repeated after an error. */
+/* Turns the handle of one server into a handle of all shards of its cluster. The call can be repeated after errors. */
 static int spread(pd_client *client, pd_error *err)
 {
     pd_notices notices = client->notices;

@@ -343,8 +343,13 @@ typedef struct pd_core_following {
     uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
     /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
     bool spreads, spread;
-    char *home;                   /* the table's text of the addresses in use; NULL: not known */
-    struct pd_address *addresses; /* setup.addresses, once they come from the table; NULL: they do not */
+    char *home;                   /* the table's text of the owner's addresses; NULL: not known */
+    char *spares;                 /* the table's text of the spares' addresses; NULL: none */
+    /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares; NULL:
+     * they are the user's, all of the owner. stray: the owner was found at a spare's address. */
+    struct pd_address *addresses;
+    size_t own;
+    bool stray;
 } pd_core_following;
 
 /* The user's calls. */
@@ -397,7 +402,7 @@ typedef struct pd_core {
     uint64_t kept[PD_KEPT_STEPS], first;
     size_t n_kept;
     bool replays, fresh, settles;
-    uint64_t durable; /* the durable step of that answer: progress.durable may be newer */
+    uint64_t durable;     /* the durable step of that answer: progress.durable may be newer */
     uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
     uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */

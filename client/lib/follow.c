@@ -11,11 +11,13 @@
 void pd_follow_begin(pd_core *core)
 {
     core->following.tenure = pd_shard_table_find(core->following.table, core->setup.shard, &core->following.home);
+    core->following.own = core->setup.urls;
 }
 
 void pd_follow_free(pd_core *core)
 {
     free(core->following.home);
+    free(core->following.spares);
     free(core->following.addresses);
 }
 
@@ -54,8 +56,9 @@ bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply)
     if (reply->tenure > f->tenure) {
         free(f->home);
         f->home = NULL;
+        f->stray = core->link.url >= f->own;
         f->tenure = reply->tenure;
-        pd_shard_table_want(f->table, core->link.received_ns);
+        pd_shard_table_want(f->table, core->link.received_ns, false);
     }
     if (f->known <= 1 || core->setup.shards > 1) return true;
     f->spreads = true;
@@ -104,7 +107,7 @@ int pd_follow_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *he
 
 void pd_follow_moved(pd_core *core)
 {
-    if (core->following.tenure > 0) pd_shard_table_want(core->following.table, core->link.received_ns);
+    if (core->following.tenure > 0) pd_shard_table_want(core->following.table, core->link.received_ns, true);
 }
 
 void pd_follow_down(pd_core *core, uint64_t now_ns)
@@ -115,7 +118,7 @@ void pd_follow_down(pd_core *core, uint64_t now_ns)
     f->ask = 0;
     f->spreads = false;
     /* A server that was only restarted is found by the first attempt: nobody asks then. */
-    if (f->tenure > 0 && (asked || !core->link.welcomed)) pd_shard_table_want(f->table, now_ns);
+    if (f->tenure > 0 && (asked || !core->link.welcomed)) pd_shard_table_want(f->table, now_ns, true);
 }
 
 void pd_follow_tick(pd_core *core, uint64_t now_ns)
@@ -123,79 +126,115 @@ void pd_follow_tick(pd_core *core, uint64_t now_ns)
     pd_core_following *f = &core->following;
 
     if (pd_follow_due(core) > now_ns || !pd_shard_table_take_turn(f->table, now_ns)) return;
-    if ((f->ask = ask(core)) == 0) pd_shard_table_want(f->table, now_ns);
+    if ((f->ask = ask(core)) == 0) pd_shard_table_want(f->table, now_ns, true);
 }
 
-/* Sets the core's addresses to `own`, n of them, or appends these to those it has. Takes over neither. Returns false if
- * out of memory. */
-static bool set_addresses(pd_core *core, const pd_address *own, size_t n, bool append)
+/* Parses addresses of the table, of which it takes at most PD_MOST_FOLLOWED. Returns their number; 0: there are none,
+ * or they cannot be used. The caller frees *out. */
+static size_t parse(const char *text, pd_address **out)
 {
-    size_t before = append ? core->setup.urls : 0;
-    pd_address *all = malloc((before + n) * sizeof *all);
+    size_t n;
+    pd_error error;
 
-    if (all == NULL) return false;
-    if (before > 0) memcpy(all, core->setup.addresses, before * sizeof *all);
-    memcpy(all + before, own, n * sizeof *all);
-    free(core->following.addresses);
-    core->following.addresses = all;
-    core->setup.addresses = all;
-    core->setup.urls = before + n;
-    return true;
+    *out = NULL;
+    if (text == NULL || pd_addresses_parse(out, &n, text, PD_TO_CONNECT, &error) != PD_OK) return 0;
+    return n < PD_MOST_FOLLOWED ? n : PD_MOST_FOLLOWED;
+}
+
+/* Sets the core's addresses: of those it has the first `kept` ones of the owner, then n more of the owner, then those
+ * of the spares. Returns false if out of memory. */
+static bool set_addresses(pd_core *core, size_t kept, const pd_address *more, size_t n)
+{
+    pd_core_following *f = &core->following;
+    pd_address *spares, *all;
+    size_t n_spares = parse(f->spares, &spares);
+
+    all = malloc((kept + n + n_spares) * sizeof *all);
+    if (all != NULL) {
+        if (kept > 0) memcpy(all, core->setup.addresses, kept * sizeof *all);
+        if (n > 0) memcpy(all + kept, more, n * sizeof *all);
+        if (n_spares > 0) memcpy(all + kept + n, spares, n_spares * sizeof *all);
+        free(f->addresses);
+        f->addresses = all;
+        f->own = kept + n;
+        core->setup.addresses = all;
+        core->setup.urls = kept + n + n_spares;
+        if (core->link.url >= core->setup.urls) core->link.url = 0;
+    }
+    free(spares);
+    return all != NULL;
 }
 
 /* Changes to the owner at `url`. Addresses of a server that has not answered yet stay: only the user knows them. */
 static bool move(pd_core *core, const char *url, uint64_t now_ns)
 {
-    pd_core_link_state *link = &core->link;
-    bool first = core->following.tenure == 0;
-    pd_address *own;
+    bool first = core->following.tenure == 0, found = core->following.stray;
     char reason[PD_ERROR_TEXT];
-    size_t n;
-    pd_error error;
+    pd_address *more;
+    size_t n = parse(url, &more);
+    bool changed = n > 0 && set_addresses(core, first ? core->following.own : 0, more, n);
 
-    if (pd_addresses_parse(&own, &n, url, PD_TO_CONNECT, &error) != PD_OK) return false;
-    if (n > PD_MOST_FOLLOWED) n = PD_MOST_FOLLOWED;
-    if (!set_addresses(core, own, n, first)) {
-        free(own);
-        return false;
-    }
-    free(own);
-    if (first) return true;
-    link->url = 0;
-    link->retry_ns = now_ns;
+    free(more);
+    if (!changed || first) return changed;
+    core->link.url = 0;
+    core->following.stray = false;
+    if (found) return true; /* it is connected there already */
+    core->link.retry_ns = now_ns;
     snprintf(reason, sizeof reason, "shard %u has moved to %.300s", core->setup.shard, url);
     pd_core_drop(core, reason);
     return true;
 }
 
 /* Takes over an owner of the table. Returns whether the addresses have changed. */
-static bool take(pd_core *core, uint64_t tenure, const char *url, uint64_t now_ns)
+static bool take_owner(pd_core *core, uint64_t tenure, const char *url, uint64_t now_ns)
 {
     pd_core_following *f = &core->following;
-    bool moved = tenure != f->tenure && (f->home == NULL || strcmp(f->home, url) != 0);
+    bool other = f->home == NULL || strcmp(f->home, url) != 0;
+    bool moved = tenure > f->tenure ? other : f->stray;
 
-    if (tenure < f->tenure || (moved && !move(core, url, now_ns))) return false;
+    if (tenure < f->tenure) return false;
+    if (tenure > f->tenure) f->stray = false;
+    if (moved && !move(core, url, now_ns)) return false;
     f->tenure = tenure;
     return moved;
+}
+
+/* Takes over the spares of the table. Returns whether the addresses have changed. */
+static bool take_spares(pd_core *core, char *spares)
+{
+    pd_core_following *f = &core->following;
+    char *before = f->spares;
+
+    if (spares != NULL && before != NULL ? strcmp(spares, before) == 0 : spares == before) {
+        free(spares);
+        return false;
+    }
+    f->spares = spares;
+    if (!set_addresses(core, f->own, NULL, 0)) {
+        f->spares = before;
+        free(spares);
+        return false;
+    }
+    free(before);
+    return true;
 }
 
 bool pd_core_follow(pd_core *core, uint64_t now_ns)
 {
     pd_core_following *f = &core->following;
-    char *url;
-    uint64_t tenure = f->table != NULL ? pd_shard_table_find(f->table, core->setup.shard, &url) : 0;
+    uint64_t tenure;
     bool changed;
+    char *url;
 
-    if (tenure == 0) {
-        if (f->table != NULL) free(url);
-        return false;
-    }
-    changed = url != NULL && take(core, tenure, url, now_ns);
-    if (url == NULL || f->tenure != tenure) {
+    if (f->table == NULL || core->setup.addresses == NULL) return false;
+    changed = take_spares(core, pd_shard_table_spares(f->table));
+    tenure = pd_shard_table_find(f->table, core->setup.shard, &url);
+    if (tenure > 0 && url != NULL) changed = take_owner(core, tenure, url, now_ns) || changed;
+    if (tenure > 0 && url != NULL && tenure == f->tenure) {
+        free(f->home);
+        f->home = url;
+    } else {
         free(url);
-        return changed;
     }
-    free(f->home);
-    f->home = url;
     return changed;
 }

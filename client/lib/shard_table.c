@@ -22,6 +22,7 @@ struct pd_shard_table {
     pthread_mutex_t lock;
     uint32_t n; /* number of shards in the last answer */
     owner owners[PD_MAX_SHARDS];
+    char *spares;             /* addresses of the spares in the last answer, separated by commas; NULL: none */
     uint64_t random, next_ns; /* next_ns: time before which nobody asks again */
     _Atomic uint64_t due_ns, changes;
 };
@@ -43,6 +44,7 @@ void pd_shard_table_free(pd_shard_table *table)
 {
     if (table == NULL) return;
     for (size_t i = 0; i < PD_MAX_SHARDS; i++) free(table->owners[i].url);
+    free(table->spares);
     pthread_mutex_destroy(&table->lock);
     free(table);
 }
@@ -66,13 +68,13 @@ static uint64_t draw(pd_shard_table *table, uint64_t below)
     return (table->random >> 32) % below;
 }
 
-void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns)
+void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd)
 {
     uint64_t due;
 
     pthread_mutex_lock(&table->lock);
     if (atomic_load(&table->due_ns) == UINT64_MAX) {
-        due = now_ns + draw(table, JITTER_NS);
+        due = now_ns + (crowd ? draw(table, JITTER_NS) : 0);
         atomic_store(&table->due_ns, due > table->next_ns ? due : table->next_ns);
         wake_all(table);
     }
@@ -113,6 +115,34 @@ static bool take(owner *known, const Paramd__ShardInfo *told)
     return true;
 }
 
+/* Returns the addresses of the spares of an answer, separated by commas, in new memory. NULL: none, or out of memory.
+ * */
+static char *spares_of(const Paramd__ShardsReply *reply)
+{
+    size_t bytes = 1;
+    char *text, *at;
+
+    for (size_t i = 0; i < reply->n_spares; i++) bytes += strlen(reply->spares[i]->url) + 1;
+    if (bytes == 1 + reply->n_spares || (text = at = malloc(bytes)) == NULL) return NULL;
+    for (size_t i = 0; i < reply->n_spares; i++) {
+        if (reply->spares[i]->url[0] == '\0') continue;
+        if (at > text) *at++ = ',';
+        at = stpcpy(at, reply->spares[i]->url);
+    }
+    return text;
+}
+
+/* Takes over the spares of an answer. Returns whether they have changed. */
+static bool take_spares(pd_shard_table *table, const Paramd__ShardsReply *reply)
+{
+    char *spares = spares_of(reply);
+    bool same = spares != NULL && table->spares != NULL ? strcmp(spares, table->spares) == 0 : spares == table->spares;
+
+    free(same ? spares : table->spares);
+    if (!same) table->spares = spares;
+    return !same;
+}
+
 void pd_shard_table_learn(pd_shard_table *table, const Paramd__ShardsReply *reply)
 {
     bool changed = false;
@@ -124,6 +154,7 @@ void pd_shard_table_learn(pd_shard_table *table, const Paramd__ShardsReply *repl
         if (told->shard >= table->n) table->n = told->shard + 1;
         changed = take(&table->owners[told->shard], told) || changed;
     }
+    changed = take_spares(table, reply) || changed;
     if (changed) atomic_fetch_add(&table->changes, 1);
     if (changed) wake_all(table);
     pthread_mutex_unlock(&table->lock);
@@ -143,6 +174,16 @@ uint64_t pd_shard_table_find(pd_shard_table *table, uint32_t shard, char **url)
     *url = table->owners[shard].url != NULL ? strdup(table->owners[shard].url) : NULL;
     pthread_mutex_unlock(&table->lock);
     return tenure;
+}
+
+char *pd_shard_table_spares(pd_shard_table *table)
+{
+    char *spares;
+
+    pthread_mutex_lock(&table->lock);
+    spares = table->spares != NULL ? strdup(table->spares) : NULL;
+    pthread_mutex_unlock(&table->lock);
+    return spares;
 }
 
 /* Returns the addresses of all shards, separated by blanks, in new memory. NULL: out of memory. */

@@ -33,8 +33,9 @@ int pd_shard_table_list(pd_shard_table *table, pd_shard_list *out, pd_error *err
 
 /* ---- for a core (follow.c) ---- */
 
-/* Notes that somebody needs a newer table. */
-void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns);
+/* Notes that somebody needs a newer table. `crowd`: many processes may need one at this moment, so this one waits for a
+ * random time. */
+void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd);
 /* Returns when a core that is connected must ask; UINT64_MAX: nobody needs a newer table. Takes no lock. */
 uint64_t pd_shard_table_due(const pd_shard_table *table);
 /* Returns whether the calling core asks now. The next turn comes a second later at the earliest. */
@@ -46,5 +47,8 @@ uint64_t pd_shard_table_changes(const pd_shard_table *table);
 /* Returns the tenure of the shard's owner; 0: not known. *url becomes the owner's addresses, as text in new memory,
  * which the caller frees; NULL: not known, or out of memory. */
 uint64_t pd_shard_table_find(pd_shard_table *table, uint32_t shard, char **url);
+/* Returns the addresses of the spares, separated by commas, as text in new memory, which the caller frees; one of them
+ * may own a shard by now. NULL: there are none, or out of memory. */
+char *pd_shard_table_spares(pd_shard_table *table);
 
 #endif

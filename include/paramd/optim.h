@@ -197,8 +197,8 @@ PD_API void pd_model_free(pd_model *model);
 
 /* Given random numbers that a step uses in place of its own, to repeat a recorded run. Borrowed during the call. */
 typedef struct pd_draws {
-    /* The normally distributed random numbers that the optimizer kron draws in a step, laid out as the stacked, padded
-     * blocks of the original implementation. NULL: the numbers that follow from the seed. */
+    /* The normally distributed random numbers that the optimizer kron draws in a step: those of one block after the
+     * other, as the original implementation stacks blocks. NULL: the numbers that follow from the seed. */
     const float *normal;
     /* One random number in [0, 1) for all parameters: kron balances its factors (makes its preconditioning matrices
      * equal in size) if it is at most 0.01. */

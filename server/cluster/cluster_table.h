@@ -27,6 +27,7 @@ typedef struct pd_cluster_shard {
 typedef struct pd_cluster_spare {
     char name[PD_CLUSTER_NAME];
     char http[PD_CLUSTER_URL]; /* its HTTP address; "": it has none */
+    char url[PD_CLUSTER_URL];  /* where clients reach it once it owns a shard; "": not known */
 } pd_cluster_spare;
 
 /* The table of the cluster. */

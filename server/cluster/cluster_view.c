@@ -91,6 +91,7 @@ static void enter_spare(pd_cluster_view *view, const char *name, const pd_engine
     if (i == table->n_spares) table->n_spares++;
     pd_text_print(table->spares[i].name, sizeof table->spares[i].name, name);
     snprintf(table->spares[i].http, sizeof table->spares[i].http, "%s", value.http);
+    snprintf(table->spares[i].url, sizeof table->spares[i].url, "%s", value.url);
 }
 
 static void enter(pd_cluster_view *view, const pd_engine_entry *entry)

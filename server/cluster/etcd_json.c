@@ -250,8 +250,7 @@ static int read_root(pd_etcd_answer *out, pd_etcd_kind kind, const json_t *root,
 
     if (!json_is_object(root)) return pd_fail(err, PD_DATA_LOSS, "its answer is not a JSON object");
     if (json_object_get(root, "error") != NULL)
-        return pd_fail(err, PD_UNAVAILABLE, "%s",
-                       pd_text_print(text, sizeof text, error_in(root)));
+        return pd_fail(err, PD_UNAVAILABLE, "%s", pd_text_print(text, sizeof text, error_in(root)));
     switch (kind) {
     case PD_ETCD_GRANTED: return read_granted(out, root, err);
     case PD_ETCD_CREATED: return read_created(out, root, err);

@@ -143,7 +143,8 @@ static int write_value(const pd_cluster *c, char *out, pd_error *err)
     pd_cluster_value value = { .life = c->life, .process = c->config.process_number, .shards = n_shards(c) };
 
     snprintf(value.http, sizeof value.http, "%s", c->config.http);
-    snprintf(value.url, sizeof value.url, "%s", c->url);
+    /* A spare tells where it would listen, as far as that is known. */
+    snprintf(value.url, sizeof value.url, "%s", c->url[0] != '\0' ? c->url : c->config.url);
     return pd_cluster_value_write(out, &value, err);
 }
 

@@ -56,9 +56,16 @@ static void on_released(void *arg, pd_published *published)
     daemon->mail.released = published;
 }
 
-static void on_asks(void *arg, pd_request *request)
+/* The request has the ticket of a connection, so that the work counts for its identity. Its answer is for all. */
+static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t param)
 {
+    const pd_conn *conn = pd_pending_of((pd_wait *)wait)->conn;
+    pd_request *request = pd_request_read_out(number, param);
+
+    if (request == NULL) return PD_NO_MEMORY;
+    request->ticket.conn = conn->number;
     pd_loop_post(arg, request);
+    return PD_OK;
 }
 
 /* Returns a message of the step thread as an effect. Asserts that no effect was lost, and that effects arrive in the
@@ -200,6 +207,7 @@ void pd_conversation_tick(pd_daemon *daemon)
     daemon->ingest.unreported = false;
     for (size_t i = 0; i < daemon->table.capacity; i++)
         if (daemon->table.at[i] != NULL) pd_conn_tick(daemon->table.at[i], now);
+    pd_version_table_ask_again(daemon->versions);
     pd_http_tick(daemon, now);
     if (daemon->config.hooks.event != NULL) daemon->config.hooks.event(daemon->config.hooks.arg, PD_DAEMON_TURNS);
     end_if_idle(daemon, now);

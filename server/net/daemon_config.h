@@ -136,7 +136,7 @@ typedef struct pd_platform {
     void (*end_listening)(void *arg);                   /* makes the daemon accept no new connections from now on */
     bool (*background)(void *arg, pd_background *work); /* starts a task on another thread; returns false if that is
                                                          * impossible now. NULL: there are no other threads */
-    /* returns the table of shards (pd_cluster.h), valid until the next turn of the loop; NULL: the daemon has no
+    /* returns the table of shards (cluster_table.h), valid until the next turn of the loop; NULL: the daemon has no
      * engine. The function itself is NULL where no daemon has one */
     const struct pd_cluster_table *(*table)(void *arg);
 } pd_platform;

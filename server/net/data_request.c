@@ -238,23 +238,13 @@ static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push
                    (unsigned long long)push->step);
 }
 
-/* Notes which weights the pulls of a request get. Makes the requests to the store for those to evaluate with, so that
- * they can always be asked for. */
-static int choose_form(const pd_conn *conn, pd_pending *pending, const pd_prefix *prefix, uint32_t form, pd_error *err)
+/* Notes which weights the pulls of a request get. */
+static int choose_form(pd_pending *pending, const pd_prefix *prefix, uint32_t form, pd_error *err)
 {
-    pd_wait *wait = &pending->wait;
-
-    if (form > PD_FORM_EVAL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s: unknown form %u: expected 0 (train) or 1 (eval)",
-                       pd_method_name(prefix->method), form);
-    wait->evaluates = form == PD_FORM_EVAL;
-    for (size_t i = 0; wait->evaluates && i < wait->n; i++) {
-        if (!wait->at[i].pulls) continue;
-        wait->at[i].ask = pd_request_read_out(conn->job, wait->at[i].param);
-        if (wait->at[i].ask == NULL) return pd_conn_no_memory(prefix, err);
-        wait->at[i].ask->ticket.conn = conn->number; /* the store counts the work for who asks; none answers it */
-    }
-    return PD_OK;
+    pending->wait.evaluates = form == PD_FORM_EVAL;
+    if (form <= PD_FORM_EVAL) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: unknown form %u: expected 0 (train) or 1 (eval)",
+                   pd_method_name(prefix->method), form);
 }
 
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
@@ -284,7 +274,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         waiter->pulls = prefix->method == PD_PUSH_PULL && !piece->absent;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK) return rc;
-    if ((rc = choose_form(conn, pending, prefix, push->form, err)) != PD_OK) return rc;
+    if ((rc = choose_form(pending, prefix, push->form, err)) != PD_OK) return rc;
     /* If the rounds of all pieces are closed, the push was sent again: the version table answers it, and its payload is
      * discarded. */
     if (pd_version_table_would_answer(conn->daemon->versions, conn->job, &pending->wait) &&
@@ -356,7 +346,7 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
  * A pull beyond the limit is refused, and not held back: its round may need a push that this connection sends later. */
 static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
 {
-    uint64_t waiting = conn->pendings.pulling + pd_pulling_bytes(wait);
+    uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
     uint64_t most = PD_HIGH_WATER + 2 * conn->params.pieces * pd_pending_bytes(1);
 
     if (waiting <= most || (!wait->evaluates && pd_version_table_would_answer(conn->daemon->versions, conn->job, wait)))
@@ -386,7 +376,7 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
         waiter->pulls = true;
     }
     if ((rc = check_payload(conn, pending, err)) != PD_OK ||
-        (rc = choose_form(conn, pending, prefix, pull->form, err)) != PD_OK ||
+        (rc = choose_form(pending, prefix, pull->form, err)) != PD_OK ||
         (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;

@@ -97,6 +97,7 @@ static void put_cluster_shard(pd_document *out, uint32_t i, const pd_cluster_sha
     pd_document_put(out, "%s{\"shard\":%u", i > 0 ? "," : "", (unsigned)i);
     put_text(out, "url", shard->url);
     put_text(out, "http", shard->http);
+    pd_document_put(out, ",\"life\":\"%016" PRIx64 "\"", shard->life);
     put_count(out, "tenure", shard->tenure);
     put_flag(out, "alive", shard->alive);
     pd_document_put(out, "}");

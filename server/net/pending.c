@@ -94,7 +94,6 @@ pd_prefix pd_pending_asked(const pd_pending *pending)
 
 void pd_pending_free(pd_pending *pending)
 {
-    for (size_t i = 0; pending != NULL && i < pending->wait.n; i++) pd_request_free(pending->wait.at[i].ask);
     free(pending);
 }
 
@@ -114,11 +113,9 @@ pd_pending *pd_pendings_find_serial(const pd_pendings *table, uint64_t serial)
     return pending;
 }
 
-size_t pd_pulling_bytes(const pd_wait *wait)
+static uint64_t pulling(const pd_pending *pending)
 {
-    size_t asks = wait->evaluates ? wait->n * (sizeof(pd_request) + sizeof(pd_effect) + sizeof(pd_closed)) : 0;
-
-    return wait->n > 0 && !wait->pushes ? pd_pending_bytes(wait->n) + asks : 0;
+    return pending->wait.n > 0 && !pending->wait.pushes ? pd_pending_bytes(pending->wait.n) : 0;
 }
 
 void pd_pendings_add(pd_pendings *table, pd_pending *pending)
@@ -130,7 +127,7 @@ void pd_pendings_add(pd_pendings *table, pd_pending *pending)
     if (table->under_way != NULL) ++*table->under_way;
     table->pieces += pending->wait.n;
     table->of_kind[pending->kind]++;
-    table->pulling += pd_pulling_bytes(&pending->wait);
+    table->pulling += pulling(pending);
 }
 
 void pd_pendings_remove(pd_pendings *table, pd_pending *pending)
@@ -146,7 +143,7 @@ void pd_pendings_remove(pd_pendings *table, pd_pending *pending)
     if (table->under_way != NULL) --*table->under_way;
     table->pieces -= pending->wait.n;
     table->of_kind[pending->kind]--;
-    table->pulling -= pd_pulling_bytes(&pending->wait);
+    table->pulling -= pulling(pending);
 }
 
 pd_pending *pd_pendings_any(const pd_pendings *table)

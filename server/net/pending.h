@@ -59,8 +59,6 @@ pd_prefix pd_pending_asked(const pd_pending *pending);
 void pd_pending_free(pd_pending *pending); /* accepts NULL */
 /* Returns how many bytes of memory an open request with n_pieces pieces takes. */
 size_t pd_pending_bytes(size_t n_pieces);
-/* Returns how many bytes of memory an open Pull takes; 0: the request is none. */
-size_t pd_pulling_bytes(const pd_wait *wait);
 /* Return the open request with an id, or with a serial number; NULL: there is none. */
 pd_pending *pd_pendings_find(const pd_pendings *table, uint64_t id);
 pd_pending *pd_pendings_find_serial(const pd_pendings *table, uint64_t serial);

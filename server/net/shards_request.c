@@ -4,7 +4,7 @@
 
 #include "conn.h"
 #include "conversation.h"
-#include "pd_cluster.h"
+#include "cluster_table.h"
 
 #include <inttypes.h>
 
@@ -98,6 +98,7 @@ static void shorten(answer *a)
 {
     if (protobuf_c_message_get_packed_size(&a->reply.base) <= PD_MAX_HEADER_BYTES) return;
     for (size_t i = 0; i < a->reply.n_shards; i++) a->shard[i].http = (char *)protobuf_c_empty_string;
+    for (size_t i = 0; i < a->reply.n_spares; i++) a->spare[i].http = (char *)protobuf_c_empty_string;
     if (protobuf_c_message_get_packed_size(&a->reply.base) > PD_MAX_HEADER_BYTES) a->reply.n_spares = 0;
 }
 
@@ -121,6 +122,7 @@ int pd_answer_shards(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
         paramd__spare_info__init(a.spares[i]);
         a.spares[i]->name = (char *)table->spares[i].name;
         a.spares[i]->http = (char *)table->spares[i].http;
+        a.spares[i]->url = (char *)table->spares[i].url;
     }
     shorten(&a);
     pd_conn_reply(conn, prefix, &a.reply.base);

@@ -33,6 +33,7 @@ typedef struct entry {
     pd_counted *counted; /* the ranks whose contributions were averaged in the last round; NULL: those of all ranks */
     pd_waiter *waiters;
     pd_waiter *readers; /* pieces whose answer only lacks the weights to evaluate with, for which the store was asked */
+    bool unasked;       /* there was no memory to ask for them */
 } entry;
 
 _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
@@ -58,6 +59,7 @@ typedef struct job {
 struct pd_version_table {
     pd_version_table_user user;
     job *jobs;
+    bool unasked; /* an entry may be `unasked` */
 };
 
 static job *find(const pd_version_table *versions, uint32_t number)
@@ -369,9 +371,27 @@ static void answer(const entry *e, pd_waiter *waiter)
     waiter->wait->open--;
 }
 
+/* Asks for the weights to evaluate with, for which the readers of an entry wait. */
+static void ask(pd_version_table *versions, const job *j, entry *e)
+{
+    const pd_waiter *reader = e->readers;
+
+    e->unasked = versions->user.asks(versions->user.arg, reader->wait, j->number, reader->param) != PD_OK;
+    versions->unasked = versions->unasked || e->unasked;
+}
+
+void pd_version_table_ask_again(pd_version_table *versions)
+{
+    if (!versions->unasked) return;
+    versions->unasked = false;
+    for (job *j = versions->jobs; j != NULL; j = j->hh.next)
+        for (size_t i = 0; i < j->n; i++)
+            if (j->at[i]->unasked && j->at[i]->readers != NULL) ask(versions, j, j->at[i]);
+}
+
 /* Answers a piece. If it wants the weights to evaluate with, lets it wait for them, and asks for them unless others
  * wait already. */
-static void answer_or_ask(pd_version_table *versions, entry *e, pd_waiter *waiter)
+static void answer_or_ask(pd_version_table *versions, const job *j, entry *e, pd_waiter *waiter)
 {
     const bool asks = e->readers == NULL;
 
@@ -379,9 +399,7 @@ static void answer_or_ask(pd_version_table *versions, entry *e, pd_waiter *waite
     if (!waiter->pulls || !waiter->wait->evaluates) return;
     waiter->wait->open++;
     link_in(&e->readers, waiter);
-    if (!asks) return;
-    versions->user.asks(versions->user.arg, waiter->ask);
-    waiter->ask = NULL;
+    if (asks) ask(versions, j, e);
 }
 
 bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait *wait)
@@ -406,7 +424,7 @@ bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait 
         e = j->at[waiter->param];
         waiter->wait = wait;
         if (has_answer(e, wait, waiter))
-            answer_or_ask(versions, e, waiter);
+            answer_or_ask(versions, j, e, waiter);
         else
             link_in(&e->waiters, waiter);
     }
@@ -526,7 +544,7 @@ void pd_version_table_filed(pd_version_table *versions, uint32_t number, pd_wait
         pd_waiter *waiter = &wait->at[i];
         if (!has_answer(j->at[waiter->param], wait, waiter)) continue;
         link_out(waiter);
-        answer_or_ask(versions, j->at[waiter->param], waiter);
+        answer_or_ask(versions, j, j->at[waiter->param], waiter);
     }
     resolve(versions, j, wait);
 }
@@ -591,7 +609,7 @@ void pd_version_table_close(pd_version_table *versions, uint32_t number, pd_clos
         wait_on(e, waiter->wait);
         if (!has_answer(e, waiter->wait, waiter)) continue;
         link_out(waiter);
-        answer_or_ask(versions, e, waiter);
+        answer_or_ask(versions, j, e, waiter);
         resolve(versions, j, waiter->wait);
     }
     close_for_all(versions, j, &j->all, closed, before);

@@ -34,10 +34,7 @@ typedef struct pd_waiter {
     uint64_t step, version;  /* answer: number of rounds that the parameter has closed; version of the weights, which is
                               * the step that produced them */
     pd_published *published; /* answer to a pull: a reference to the published version that is sent */
-    /* request for the weights to evaluate with, while it is not posted; only of a wait with `evaluates` set. NULL: it
-     * is posted, or another waiter's serves this one, too */
-    pd_request *ask;
-    bool updates;   /* answer to a pull: the update of the step is sent instead of the weights */
+    bool updates;            /* answer to a pull: the update of the step is sent instead of the weights */
     pd_reason *why; /* answer to a push whose step was refused: a reference to the text with the reason, or NULL */
     pd_scalar_means *scalars; /* answer: a reference to the averages of the scalars that workers sent
                                * for the last round; NULL: they sent none */
@@ -48,7 +45,7 @@ struct pd_wait {
     uint64_t step;    /* number of rounds that the parameter of every piece must have closed */
     uint64_t pushed;  /* of a push: the step that it is for; `step` may become a later one */
     bool pushes;      /* the request is a push: its answer contains the outcome of the round */
-    bool evaluates;   /* its pulls get the weights to evaluate with: each of their pieces has `ask` */
+    bool evaluates;   /* its pulls get the weights to evaluate with */
     bool unfiled;     /* the request is a push, and it is not known yet in which step it may count: nothing of it is
                        * answered before pd_version_table_filed */
     pd_filed filed;   /* what has become of the push; PD_FILED_FOR if the job says nothing of it */
@@ -79,8 +76,9 @@ typedef struct pd_version_table_user {
     /* Called with a published version that the version table no longer uses. The callback returns it to the store,
      * which reuses its memory. */
     void (*released)(void *arg, pd_published *published);
-    /* Called with a request to the store for weights to evaluate with. The callback posts it, and owns it. */
-    void (*asks)(void *arg, pd_request *request);
+    /* Asks the store for the weights to evaluate with of a parameter of a job, for this request and all that wait with
+     * it. PD_NO_MEMORY: the store is not asked. */
+    int (*asks)(void *arg, const pd_wait *wait, uint32_t number, uint32_t param);
 } pd_version_table_user;
 
 /* Makes a version table without entries. Returns NULL if out of memory. In the functions below, `number` is the number
@@ -121,6 +119,8 @@ uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t num
  * not look at `evaluates`. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);
 
+/* Asks the store again for weights to evaluate with, where there was no memory for that. Call it from time to time. */
+void pd_version_table_ask_again(pd_version_table *versions);
 /* Puts a request on the version table, where its pieces wait for their parameters, which must have entries. Returns
  * true if all pieces have their answers already; `resolved` is not called then. Borrows the request until it is
  * resolved, failed or forgotten. */

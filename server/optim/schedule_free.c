@@ -56,7 +56,7 @@ typedef struct settings {
     HYPER_POWER("weight_lr_power", 2, "steps have weights in the average that grow as the rate to this power")
 #define HELP_DECAY "factor of the weights added to the direction"
 
-enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, WARMUP, R, LR_POWER, INNER };
+enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, WARMUP, R, LR_POWER, INNER, MU_DTYPE };
 
 static const pd_hyper adamw_hypers[] = {
     [LR] = PD_HYPER_LR(2.5e-3),
@@ -69,6 +69,7 @@ static const pd_hyper adamw_hypers[] = {
     [LR_POWER] = HYPER_LR_POWER,
     [INNER] = { "inner_momentum", PD_REAL, 0, 0, 1 - 0x1p-53, NULL,
                 "decay of the gradient's average; 0: the gradient itself, and no slot", true, false },
+    [MU_DTYPE] = PD_HYPER_STORED("mu_dtype", "exp_avg, with inner_momentum"),
     { .name = NULL },
 };
 
@@ -84,7 +85,20 @@ static const pd_hyper sgd_hypers[] = {
     { .name = NULL },
 };
 
-enum { GPA_LR, GPA_EPS, GPA_BETA1, GPA_BETA2, GPA_DECAY, GPA_ON_Y, GPA_TYPE, GPA_TRAIN, GPA_EVAL, GPA_R, GPA_LR_POWER };
+enum {
+    GPA_LR,
+    GPA_EPS,
+    GPA_BETA1,
+    GPA_BETA2,
+    GPA_DECAY,
+    GPA_ON_Y,
+    GPA_TYPE,
+    GPA_TRAIN,
+    GPA_EVAL,
+    GPA_R,
+    GPA_LR_POWER,
+    GPA_MU_DTYPE
+};
 
 static const pd_hyper gpa_hypers[] = {
     [GPA_LR] = PD_HYPER_LR(1),
@@ -101,6 +115,7 @@ static const pd_hyper gpa_hypers[] = {
                    true, false },
     [GPA_R] = HYPER_POWER("weight_pow_coeff", 0, "for type schedule_free: r of schedule_free"),
     [GPA_LR_POWER] = HYPER_POWER("weight_lr_power", 2, "for type schedule_free: weight_lr_power of schedule_free"),
+    [GPA_MU_DTYPE] = PD_HYPER_STORED("mu_dtype", "exp_avg"),
     { .name = NULL },
 };
 
@@ -176,32 +191,40 @@ static int add_numbers(pd_plan *plan, int64_t start, int *first)
     return rc;
 }
 
-static int plan_slots(const pd_declaration *declaration, pd_plan *plan, bool m, bool v, bool sum)
+/* Plans the slots of a parameter. `sum`: the numbers from which c follows. m_as: the storage of exp_avg; negative: the
+ * optimizer has none. */
+static int plan_slots(const pd_declaration *declaration, pd_plan *plan, double m_as, bool v, bool sum)
 {
     slots *at = plan->own;
+    const bool m = m_as >= 0;
     int rc =
         pd_plan_slots(plan, (const char *const[]){ "z_minus_y", v ? "exp_avg_sq" : NULL, m ? "exp_avg" : NULL, NULL });
 
     *at = (slots){ 0, m ? 2 : -1, v ? 1 : -1, -1 };
+    if (rc == PD_OK && m) plan->slots[at->m].storage = pd_stored_as(m_as);
     return rc == PD_OK && sum ? add_numbers(plan, declaration->start_step, &at->sum) : rc;
 }
 
 static int adamw_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
+    const double *h = declaration->hypers.value;
+
     (void)stats, (void)err;
-    return plan_slots(declaration, plan, declaration->hypers.value[INNER] != 0, true, true);
+    return plan_slots(declaration, plan, h[INNER] != 0 ? h[MU_DTYPE] : -1, true, true);
 }
 
 static int sgd_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
     (void)stats, (void)err;
-    return plan_slots(declaration, plan, false, false, true);
+    return plan_slots(declaration, plan, -1, false, true);
 }
 
 static int gpa_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
+    const double *h = declaration->hypers.value;
+
     (void)stats, (void)err;
-    return plan_slots(declaration, plan, true, true, declaration->hypers.value[GPA_TYPE] != 0);
+    return plan_slots(declaration, plan, h[GPA_MU_DTYPE], true, h[GPA_TYPE] != 0);
 }
 
 static double *number(const pd_unit *unit, int i)

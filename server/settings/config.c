@@ -556,6 +556,17 @@ static int check_mirror(const pd_config *config, pd_error *err)
     return PD_OK;
 }
 
+/* Checks that the shards of a cluster do not share a mirror: a spare could not tell whose state it has. */
+static int check_mirrors(const pd_config *config, pd_error *err)
+{
+    if (config->mirror[0] == '\0' || config->cluster.engine[0] == '\0' || config->cluster.shards == 1 ||
+        strstr(config->mirror, PD_SHARD_MARK) != NULL)
+        return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT,
+                   "server.mirror = %.300s: expected {shard} in it, for the number of the shard: the cluster has %llu",
+                   config->mirror, (unsigned long long)config->cluster.shards);
+}
+
 /* Checks that a path that has the number of the shard in it is given where there is one. */
 static int check_shard_mark(const pd_config *config, const char *key, const char *path, pd_error *err)
 {
@@ -613,6 +624,12 @@ static int check_cluster(const pd_config *config, pd_error *err)
                        (unsigned long long)config->cluster.shard, (unsigned long long)config->cluster.shards);
     if ((config->cluster.cert[0] == '\0') != (config->cluster.key[0] == '\0'))
         return pd_fail(err, PD_INVALID_ARGUMENT, "cluster.cert and cluster.key: expected both or none");
+    if (config->cluster.advertise[0] == '\0' &&
+        (pd_notify_has_socket(PD_SOCKET_PLAIN) || pd_notify_has_socket(PD_SOCKET_TLS)))
+        return pd_fail(
+            err, PD_INVALID_ARGUMENT,
+            "cluster.advertise: expected the address at which workers reach this daemon: the service manager "
+            "has opened its sockets, so server.listen does not say it");
     return pd_cluster_urls_make(&urls, &from, err);
 }
 
@@ -642,8 +659,8 @@ int pd_config_check(pd_config *config, pd_error *err)
         return pd_fail(err, rc, "threads.cpu: %s", why.text);
     if ((rc = check_shard_mark(config, "server.state_dir", config->state_dir, err)) != PD_OK ||
         (rc = check_shard_mark(config, "server.mirror", config->mirror, err)) != PD_OK ||
-        (rc = check_mirror(config, err)) != PD_OK || (rc = check_listen(config, err)) != PD_OK ||
-        (rc = check_cluster(config, err)) != PD_OK)
+        (rc = check_mirror(config, err)) != PD_OK || (rc = check_mirrors(config, err)) != PD_OK ||
+        (rc = check_listen(config, err)) != PD_OK || (rc = check_cluster(config, err)) != PD_OK)
         return rc;
     reach = (pd_reach){ .http = true, .open = config->insecure || config->http_token[0] != '\0' };
     return pd_reach_check_setting(&reach, config->http_listen, err);

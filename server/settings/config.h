@@ -20,7 +20,7 @@
 #include <stdio.h>
 
 #define PD_SHARD_MARK "{shard}" /* in a path: stands for the number of the shard that this daemon owns */
-#define PD_KEY_NAME 64 /* most bytes of a key's long name, such as server_listen, with its terminating zero */
+#define PD_KEY_NAME 64          /* most bytes of a key's long name, such as server_listen, with its terminating zero */
 
 typedef enum pd_key_type {
     PD_KEY_TEXT,

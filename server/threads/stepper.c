@@ -240,9 +240,8 @@ static int start_mirror(pd_stepper *stepper, const pd_stepper_config *config, pd
 /* Makes the store. If there is a state directory, starts the disk writers and restores jobs. */
 static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    pd_disk_writer_config writer = {
-        PD_WRITES_CHECKPOINTS, config->keep_dir, .lock = config->lock, .done = stepper->requests
-    };
+    pd_disk_writer_config writer = { PD_WRITES_CHECKPOINTS, config->keep_dir, .lock = config->lock,
+                                     .done = stepper->requests };
     pd_store_config store = config->store;
     int rc;
 

@@ -1,15 +1,18 @@
 """lm_steps, lm_time: what it takes other optimizers to reach AdamW's final loss on the character-level Transformer of
-client/python/examples/char_lm.py. Usage: lm_to_loss.py steps|time [OPTIMIZER...]
+client/python/examples/char_lm.py. Usage: lm_to_loss.py [--minutes N] [--steps N] steps|time [OPTIMIZER...]
 
 AdamW (torch's own) trains for STEPS steps of BATCH sequences with each of LRS, then with each of BETAS, then with each
 of LRS again, then with each of DECAYS, on the first of three seeds. The goal is the median of the final validation
 losses of three seeds with the best of these settings. Each other optimizer trains through paramd, with the settings in
-the example. The figure looks for the smallest of SHARES of STEPS after which the median of its final losses reaches the
-goal. It halves the list until one share is left, since more steps give lower losses. Every training has the example's
-schedule, which ends at zero in its last step: so each number of steps is used as well as it can be. The figure is that
-share (steps), or the ratio of the median durations (time), of the first optimizer; the note has all of them.
+the example, or with those in MORE and the best of its rates on the first seed. The figure looks for the smallest of
+SHARES of STEPS after which the median of its final losses reaches the goal. It halves the list until one share is left,
+since more steps give lower losses. Every training has the example's schedule, which ends at zero in its last step: so
+each number of steps is used as well as it can be. The figure is that share (steps), or the ratio of the median
+durations (time), of the first optimizer; the note has all of them.
 
 Trainings are appended to $LOG (build/lm.jsonl, anew), and those that are in a LOG that was given are not repeated.
+After --minutes no more trainings begin, and the figure is skipped; started again with the same LOG, it goes on from
+there. --steps: in place of STEPS, to try the program.
 """
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ import json
 import os
 import statistics
 import sys
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -39,11 +44,43 @@ SHARES = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0, 1.1, 
 Record = dict[str, Any]
 
 
+def muon(steps: int) -> Record:
+    """Returns muon's settings: all that is no matrix of a layer follows AdamW's schedule."""
+    return {"weight_decay": 0.1, "adam_weight_decay": 0.01, "adam_betas": (0.7, 0.99),
+            "adam_lr": f"warmup_linear(peak=0.032,warmup_steps={max(1, steps // 20)},steps={steps})"}
+
+
+# Settings of optimizers that the example has not, for a number of steps, and the rates of which the best one is taken.
+# Bases are refreshed every 5 steps, as shampoo's roots in the example.
+MORE: dict[str, tuple[Callable[[int], Record], tuple[float, ...]]] = {
+    "soap": (lambda _: {"betas": (0.8, 0.95), "precondition_frequency": 5, "weight_decay": 0.1},
+             (0.008, 0.016, 0.032, 0.064)),
+    "kl_shampoo": (lambda _: {"betas": (0.8, 0.95), "shampoo_beta": 0.9, "precondition_frequency": 5,
+                              "weight_decay": 0.1}, (0.008, 0.016, 0.032, 0.064)),
+    "ademamix": (lambda steps: {"betas": (0.7, 0.99, 0.999), "alpha": 4.0, "alpha_warmup": steps,
+                                "beta3_warmup": steps, "weight_decay": 0.01}, (0.008, 0.016, 0.032)),
+    "mars": (lambda _: {"betas": (0.8, 0.95), "weight_decay": 0.01, "lr_1d": 0.032, "weight_decay_1d": 0.01},
+             (0.016, 0.032, 0.064)),
+    "muon": (muon, (0.02, 0.04, 0.08)),
+}
+
+
+class OutOfTime(Exception):
+    """The minutes that were given are over."""
+
+
+def settings_of(optimizer: str, steps: int, **changes: Any) -> Record:
+    """Returns the settings of an optimizer for a number of steps: the example's or those in MORE, with changes."""
+    own = MORE[optimizer][0](steps) if optimizer in MORE else char_lm.SETTINGS[optimizer]
+    return {**own, **changes}
+
+
 class Trainings:
     """The trainings that were done: the last record of each."""
 
-    def __init__(self, path: str, url: str) -> None:
+    def __init__(self, path: str, url: str, minutes: float) -> None:
         self.path, self.url = path, url
+        self.end_at = time.monotonic() + 60 * minutes
         self.ends: dict[tuple[Any, ...], Record] = {}
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
@@ -56,14 +93,17 @@ class Trainings:
         return tuple(record.get(name) for name in ("optimizer", "settings", "batch", "seed", "steps"))
 
     def end(self, optimizer: str, steps: int, seed: int, **changes: Any) -> Record:
-        """Returns the last record of a training, which is done unless it is in the log. changes: other settings than
-        the example's."""
-        settings = json.dumps({**char_lm.SETTINGS[optimizer], **changes})
-        key = (optimizer, settings, BATCH, seed, steps)
+        """Returns the last record of a training, which is done unless it is in the log. changes: other settings.
+        OutOfTime: no more trainings begin."""
+        settings = settings_of(optimizer, steps, **changes)
+        key = (optimizer, json.dumps(settings), BATCH, seed, steps)
         if key not in self.ends:
+            if time.monotonic() > self.end_at:
+                raise OutOfTime
             os.environ.update(PARAMD_URL=self.url, PARAMD_JOB=f"{optimizer}-{steps}-{seed}-{len(self.ends)}")
             args = argparse.Namespace(optimizer=optimizer, batch=BATCH, seed=seed, steps=steps, every=50)
-            curve = char_lm.train(args, **changes)
+            char_lm.SETTINGS.setdefault(optimizer, {})      # the example trains what is in its table
+            curve = char_lm.train(args, **settings)
             with open(self.path, "a", encoding="utf-8") as file:
                 file.writelines(json.dumps(point) + "\n" for point in curve)
             self.ends[key] = curve[-1]
@@ -75,65 +115,100 @@ class Trainings:
         return (statistics.median(end["validation"] for end in ends), statistics.median(end["seconds"] for end in ends))
 
 
-def tune(trainings: Trainings) -> Record:
+def tune(trainings: Trainings, steps: int) -> Record:
     """Returns the best settings of AdamW on the first seed: the learning rate with torch's betas and weight decay, then
     the betas at that rate, then the rate with those betas, then the decay with both."""
     best: Record = {"lr": LRS[0], "betas": BETAS[0], "weight_decay": DECAYS[0]}
 
     def loss(name: str, value: Any) -> float:
-        return float(trainings.end("adamw", STEPS, SEEDS[0], **{**best, name: value})["validation"])
+        return float(trainings.end("adamw", steps, SEEDS[0], **{**best, name: value})["validation"])
 
     for name, values in (("lr", LRS), ("betas", BETAS), ("lr", LRS), ("weight_decay", DECAYS)):
         best[name] = min(values, key=partial(loss, name))
     return best
 
 
-def passes(trainings: Trainings, optimizer: str, steps: int, goal: float) -> bool:
+def best_rate(trainings: Trainings, optimizer: str, steps: int, **changes: Any) -> Record:
+    """Returns the change of an optimizer's settings to its best rate on the first seed; none if it has one rate."""
+    def loss(lr: float) -> float:
+        return float(trainings.end(optimizer, steps, SEEDS[0], lr=lr, **changes)["validation"])
+
+    return {"lr": min(MORE[optimizer][1], key=loss)} if optimizer in MORE else {}
+
+
+def passes(trainings: Trainings, optimizer: str, steps: int, goal: float, **changes: Any) -> bool:
     """Checks that the median of an optimizer's final losses reaches the goal. Stops as soon as most seeds missed it."""
     missed = 0
     for seed in SEEDS:
-        missed += trainings.end(optimizer, steps, seed)["validation"] > goal
+        missed += trainings.end(optimizer, steps, seed, **changes)["validation"] > goal
         if missed > len(SEEDS) // 2:
             return False
     return True
 
 
-def reach(trainings: Trainings, optimizer: str, goal: float) -> tuple[float, float, float]:
-    """Returns the smallest share of STEPS in which an optimizer reaches the goal, the duration, and the loss. A share
-    of infinity: the largest share does not reach it."""
+def reach(trainings: Trainings, optimizer: str, goal: float, whole: int) -> tuple[float, float, float]:
+    """Returns the smallest share of the whole steps in which an optimizer reaches the goal, the duration, and the loss.
+    A share of infinity: the largest share does not reach it."""
     low, high = 0, len(SHARES)                  # SHARES[low:high] are open; shares from `high` on reach the goal
+    best = best_rate(trainings, optimizer, whole)
     while low < high:
         middle = (low + high) // 2
-        if passes(trainings, optimizer, round(SHARES[middle] * STEPS), goal):
+        if passes(trainings, optimizer, round(SHARES[middle] * whole), goal, **best):
             high = middle
         else:
             low = middle + 1
     if high == len(SHARES):
-        return float("inf"), float("inf"), trainings.median(optimizer, round(SHARES[-1] * STEPS))[0]
-    loss, seconds = trainings.median(optimizer, round(SHARES[high] * STEPS))
+        return float("inf"), float("inf"), trainings.median(optimizer, round(SHARES[-1] * whole), **best)[0]
+    loss, seconds = trainings.median(optimizer, round(SHARES[high] * whole), **best)
     return SHARES[high], seconds, loss
 
 
-def main() -> None:
-    """Measures, and prints the figure."""
-    kind, optimizers = sys.argv[1], sys.argv[2:] or ["shampoo", "kron", "adafactor"]
+def arguments(about: str) -> argparse.ArgumentParser:
+    """Returns the options that figures of the character model share."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after so many no more trainings begin")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of a whole training")
+    return parser
+
+
+def measured(measure: Callable[[Trainings], str], minutes: float) -> None:
+    """Prints what a function returns that measures with trainings, done by a daemon of its own. Ends the program as
+    skipped if the minutes are over before."""
     given = os.environ.get("LOG")
     path = given or "build/lm.jsonl"
     if given is None and os.path.exists(path):
         os.unlink(path)
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 2))
     with paramd.local() as daemon:
-        trainings = Trainings(path, daemon.url)
-        best = tune(trainings)
-        goal, seconds = trainings.median("adamw", STEPS, **best)
-        reached = {name: reach(trainings, name, goal) for name in optimizers}
+        trainings = Trainings(path, daemon.url, minutes)
+        try:
+            print(measure(trainings))
+        except OutOfTime:
+            print(f"out of time after {len(trainings.ends)} trainings: LOG={path} goes on from these", file=sys.stderr)
+            sys.exit(77)
+
+
+def ratios_of(trainings: Trainings, kind: str, optimizers: list[str], steps: int) -> str:
+    """Measures the figure, and returns its line."""
+    best = tune(trainings, steps)
+    goal, seconds = trainings.median("adamw", steps, **best)
+    reached = {name: reach(trainings, name, goal, steps) for name in optimizers}
     ratios = {name: share if kind == "steps" else duration / seconds for name, (share, duration, _) in reached.items()}
     notes = ", ".join(f"{name} {ratios[name]:.2f} (loss {loss:.3f})" for name, (_, _, loss) in reached.items())
     value = ratios[optimizers[0]]
-    print(f"{min(value, 99):.3f}\t{notes}; AdamW {goal:.3f} in {STEPS} steps of {BATCH} sequences, "
-          f"{1e3 * seconds / STEPS:.0f} ms each, lr {best['lr']:g}, betas {best['betas']}, "
-          f"decay {best['weight_decay']:g}")
+    return (f"{min(value, 99):.3f}\t{notes}; AdamW {goal:.3f} in {steps} steps of {BATCH} sequences, "
+            f"{1e3 * seconds / steps:.0f} ms each, lr {best['lr']:g}, betas {best['betas']}, "
+            f"decay {best['weight_decay']:g}")
+
+
+def main() -> None:
+    """Measures, and prints the figure."""
+    parser = arguments("Steps or time of other optimizers to AdamW's final loss.")
+    parser.add_argument("kind", choices=["steps", "time"])
+    parser.add_argument("optimizers", nargs="*", default=["shampoo", "kron", "adafactor"])
+    args = parser.parse_args()
+    measured(lambda trainings: ratios_of(trainings, args.kind, args.optimizers, args.steps), args.minutes)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 2))
     main()

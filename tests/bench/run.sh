@@ -86,6 +86,9 @@ gpt2_tokens  | of the tokens per second of AdamW on the device | >= 0 | slow | t
 lines_to_adopt | lines, for one process     | <= 1     |      | tests/bench/lines_to_adopt.py
 lm_steps     | of the steps of AdamW        | <= 0.65  | slow | tests/bench/lm_to_loss.py steps
 lm_time      | of the time of AdamW         | <= 1     | slow | tests/bench/lm_to_loss.py time
+lm_steps_newer | of the steps of AdamW, soap | >= 0     | slow | \
+    tests/bench/lm_to_loss.py steps soap kl_shampoo muon ademamix mars
+delay_cost   | nats that kl_shampoo loses by bases 10 steps late | <= 0.02 | slow | tests/bench/delay_cost.py
 import_s     | s, without NumPy             | <= 0.15  |      | tests/bench/import_s.py
 wheel_mb     | MB                           | <= 20    | slow | deploy/wheel.sh --no-try
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
@@ -97,6 +100,8 @@ replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | \
 replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_shampoo
 replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/torch_optim
 replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/t5x_adafactor
+replay_psgd  | of the traces ok, here; a daemon would draw its own probes | >= 1 | | \
+    figure_replay_folder GOLDEN/psgd
 replay_soap  | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/soap
 replay_kl_methods | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/kl_methods
 replay_meta_head | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder GOLDEN/meta_head

@@ -39,7 +39,8 @@ def main() -> int:
     url, repository = sys.argv[1], Path(sys.argv[2])
     queries = dashboard_queries(repository / "deploy/grafana/paramd.json")
     queries += alert_metrics(repository / "deploy/prometheus/alerts.yml")
-    queries = [query for query in queries if "paramd_job_shard_info" not in query]  # this run is no cluster
+    # This run is no cluster, and has no engine.
+    queries = [query for query in queries if "paramd_job_shard_info" not in query and "paramd_cluster_" not in query]
     empty = [query for query in queries if count_series(url, query) == 0]
     for query in empty:
         print(f"returns nothing: {query}")

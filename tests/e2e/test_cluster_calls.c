@@ -371,9 +371,8 @@ static void take_leases(solo *s)
 HOLDS(leased_shares_come_from_shard_0,
       compare(take_leases, &(kind){ .options = open_sets, .fragments = true, .shares = 3 }));
 
-/* Expects that two daemons refuse a job, with an error that has some words. The job lasts until the daemons see that
- * its worker has left, so each call needs another name. */
-static void expect_refused(const char *job, const char *const *options, uint32_t fragments, const char *words)
+/* Expects that two daemons refuse a job, with an error that has some words. */
+static void expect_refused(const char *const *options, uint32_t fragments, const char *words)
 {
     char job[32]; /* other than before, since a daemon may not know yet that the worker has gone */
     pd_client_param own[PARAMS];
@@ -400,9 +399,9 @@ TEST(a_job_with_open_sets_needs_a_fragment_for_each_shard)
 {
     static const char *const clipped[] = { "rounds=quorum", "quorum=1", "clip_global_norm=1", NULL };
 
-    expect_refused("whole", open_sets, 1, "declare at least as many fragments as servers");
-    expect_refused("clipped", clipped, 2, "clip_global_norm ties the steps of all parameters");
-    expect_refused("whole clipped", clipped, 1, "declare at least as many fragments as servers");
+    expect_refused(open_sets, 1, "declare at least as many fragments as servers");
+    expect_refused(clipped, 2, "clip_global_norm ties the steps of all parameters");
+    expect_refused(clipped, 1, "declare at least as many fragments as servers");
 }
 
 TEST(a_worker_with_another_order_of_shards_is_refused)

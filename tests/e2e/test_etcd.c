@@ -118,6 +118,18 @@ static json_t *cluster_of(const fixture *f, int i)
     return cluster;
 }
 
+/* Returns the number of the copy of the state that shard 0 has, as a text that the next call overwrites. */
+static const char *life_of(const fixture *f, int i)
+{
+    static char life[32];
+    json_t *cluster = cluster_of(f, i);
+    json_t *shard = json_array_get(json_object_get(cluster, "shards"), 0);
+
+    snprintf(life, sizeof life, "%s", json_string_value(json_object_get(shard, "life")));
+    json_decref(cluster);
+    return life;
+}
+
 static json_int_t tenure_of(const fixture *f, int i)
 {
     json_t *cluster = cluster_of(f, i);
@@ -257,10 +269,12 @@ TEST(a_daemon_registers_and_starts_again_in_place_with_its_life_and_a_higher_ten
     json_int_t before;
     json_t *cluster;
     double begun;
+    char life[32];
     BEGIN(f, 1);
 
     start(f, 0, NULL, "this daemon owns shard 0 of 1");
     before = tenure_of(f, 0);
+    strcpy(life, life_of(f, 0));
     assert_true(before > 0);
     assert_true(lease_of(f, 0) > 0);
     assert_true(http_answers(f->at[0].http, "GET /metrics HTTP/1.0\r\n\r\n", "paramd_cluster_engine_up 1"));
@@ -269,6 +283,7 @@ TEST(a_daemon_registers_and_starts_again_in_place_with_its_life_and_a_higher_ten
     start(f, 0, NULL, "this daemon owns shard 0 of 1");
     assert_true(seconds_now() - begun < patient(TTL)); /* it does not wait for the lease of its earlier process */
     assert_true(tenure_of(f, 0) > before);
+    assert_string_equal(life_of(f, 0), life);
     cluster = cluster_of(f, 0);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(json_object_get(cluster, "shards"), 0), "url")) +
@@ -327,6 +342,20 @@ TEST(training_goes_on_while_etcd_is_away_and_keys_are_there_again_afterwards)
     assert_true(await(has_lease, f, patient(10)));
     await_steps(f, 20);
     end_training(f, 0);
+    finish(f);
+}
+
+TEST(a_daemon_that_starts_while_etcd_is_away_waits_for_it_and_can_be_stopped_meanwhile)
+{
+    BEGIN(f, 1);
+
+    etcd_kill(f->etcd, 0);
+    start(f, 0, NULL, "this daemon waits for it");
+    assert_true(http_answers(f->at[0].http, "GET /readyz HTTP/1.0\r\n\r\n", "joining"));
+    stop(f, 0);
+    start(f, 0, NULL, "this daemon waits for it");
+    etcd_restart(f->etcd, 0);
+    assert_true(daemon_says(f->at[0].daemon, "this daemon owns shard 0 of 1", patient(20)));
     finish(f);
 }
 

@@ -28,7 +28,7 @@ static struct {
 } expected;
 
 static struct {
-    char folder[64], urls[300], file[128];
+    char folder[64], local[80], listen[128], urls[300], file[128];
     test_daemon *daemon[DAEMONS];
 } servers;
 
@@ -79,8 +79,11 @@ static int start(void **state)
     strcpy(servers.folder, "/tmp/paramd-evaluation-XXXXXX");
     assert_non_null(mkdtemp(servers.folder));
     snprintf(servers.file, sizeof servers.file, "%s/weights.safetensors", servers.folder);
+    snprintf(servers.local, sizeof servers.local, "unix://%s/socket", servers.folder);
+    snprintf(servers.listen, sizeof servers.listen, "--listen=127.0.0.1:0,%s", servers.local);
     for (size_t i = 0; i < DAEMONS; i++)
-        servers.daemon[i] = daemon_start((const char *const[]){ "--chunk-bytes=4KiB", "--step-threads=2", NULL });
+        servers.daemon[i] = daemon_start(
+            (const char *const[]){ "--chunk-bytes=64KiB", "--step-threads=2", i == 0 ? servers.listen : NULL, NULL });
     compute();
     return 0;
 }
@@ -242,6 +245,14 @@ TEST(workers_with_ranges_get_theirs)
 {
     begin("ranged", servers.daemon[0]->url, true, PD_F32);
     train(PD_F32);
+    finish();
+}
+
+TEST(workers_that_share_memory_get_them)
+{
+    begin("local", servers.local, false, PD_F32);
+    train(PD_F32);
+    for (int r = 0; r < WORLD; r++) { assert_true(pd_client_count(workers[r]->client).shared_in > 0); }
     finish();
 }
 

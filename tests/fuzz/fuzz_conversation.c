@@ -8,7 +8,7 @@
 #include "daemon.h"
 #include "loop.h"
 #include "message.h"
-#include "pd_cluster.h"
+#include "cluster_table.h"
 #include "pieces.h"
 #include "turn.h"
 

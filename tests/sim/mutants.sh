@@ -5,8 +5,8 @@
 # NAME@SEED: the mutant is looked for from this seed on, since the seeds before do not find it.
 set -u
 status=0
-for mutant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak \
-    buffer_lost version_back parked_forever duplicate_counted \
+for mutant in roots_largest_first@1201 leave_incoming request_zero close_counts_refused lost_wake_up lost_ack \
+    budget_leak buffer_lost version_back parked_forever duplicate_counted \
     image_forgets_outcome torn_export export_outlives_operator \
     loan_ends_with_connection loan_has_a_unit_more any_seals holes_lent refused_share_leaks release_one_more \
     place_of_another lent_unheld unreleased_stays sharing_outlives_connection any_run deferred_forever \
@@ -18,7 +18,7 @@ for mutant in roots_largest_first leave_incoming request_zero close_counts_refus
     damping_lost_for_single hyper_of_excluded@400 scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
     welcome_waited_for removed_though_whole joiner_before_declared share_used_by_late share_lost_with_rank \
     lost_data_carried@2500 pushed_again_as_next \
-    group_counts_in_part kicked_comes_back barrier_counts_removed \
+    group_counts_in_part@301 kicked_comes_back barrier_counts_removed \
     old_generation_pushes; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
@@ -50,7 +50,7 @@ for mutant in replay_ignores_record@1 record_after_answer@1 record_without_age@4
     fi
 done
 # Those of clusters.
-for mutant in verdict_of_step_before goback_ignores_life common_too_high@800 tally_without_last_chunk \
+for mutant in verdict_of_step_before goback_ignores_life common_too_high@1700 tally_without_last_chunk \
     part_of_neighbour map_of_older_run private_rewind_resends_to_all; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}

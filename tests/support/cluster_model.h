@@ -1,6 +1,12 @@
 /* cluster_model.h - a job on several shards as a bare state machine, without tensors, frames and files: verdicts,
- * private and common recoveries (client/lib/common_step.c), lives, which checkpoints stay, and when a step counts as
- * durable on all shards (pd_client_sync).
+ * private and common recoveries (client/lib/common_step.c), lives, which checkpoints stay, when a step counts as durable
+ * on all shards (pd_client_sync), and owners of a shard that follow each other.
+ *
+ * Each shard has two places for an owner, of which one is used at first. When an owner sleeps for longer than its lease
+ * lasts, the other place gets a new owner (a spare), with the newest checkpoint and a higher tenure. The earlier one may
+ * wake, and serves on until it learns from the engine (etcd) that it is no longer the owner. Until then it takes steps,
+ * but does not say that steps are durable, as the new owner may have gone back since. From the takeover on the disk
+ * belongs to the new owner: what the earlier one writes does not count.
  *
  * Weights are hashes of all that went into them, so a step that is taken from weights of different steps, twice, or
  * with another verdict is seen at once. The functions are in this header because a test chooses the sizes of the
@@ -31,6 +37,11 @@ typedef enum bug {
     SYNC_UNCONFIRMED,        /* a step counts as durable once each shard has said so, at any time */
     COMMON_TOO_HIGH,
     RESENDS_TO_ALL,
+    LOWER_TENURE_TAKEN, /* a worker goes to an owner with a lower tenure than it has seen */
+    SERVES_ON,          /* an owner serves on though it has learnt that another one has its shard */
+    REPORTS_UNSURE,     /* an owner that has slept says that steps are durable before it has renewed its lease */
+    NO_TABLE_ASKED,     /* a new process does not ask other shards who owns each shard now */
+    WRITES_ON,          /* a checkpoint of an earlier owner counts as durable after the takeover */
     BUGS
 } bug;
 
@@ -47,6 +58,8 @@ typedef struct shard {
     bool got[MOST_RANKS];                     /* which ranks have pushed step + 1 */
     checkpoint at[MOST_STEPS + 1];
     uint32_t crashes, resent, went_back;
+    uint32_t tenure;               /* of this owner; 0: there is none in this place */
+    bool asleep, unsure, replaced; /* unsure: it has woken, and not renewed its lease since */
 } shard;
 
 typedef struct worker {
@@ -56,6 +69,9 @@ typedef struct worker {
     uint64_t base[MOST_STEPS + 1]; /* from which the gradients of a step were computed: all weights before it */
     uint64_t pulled[MOST_SHARDS];
     bool has_pulled[MOST_SHARDS];
+    uint8_t
+        owner[MOST_SHARDS]; /* the place of the owner to which it is connected, and the highest tenure it has seen */
+    uint32_t tenure[MOST_SHARDS];
     /* tallies of the steps, from all shards */
     uint64_t tally[MOST_STEPS + 1][MOST_SHARDS];
     bool told[MOST_STEPS + 1][MOST_SHARDS];
@@ -77,10 +93,12 @@ typedef struct model {
     uint32_t shards, ranks, steps, every;
     bug bug;
     bool all_hear; /* each worker knows at once which checkpoints there are: there are fewer states to search */
-    shard *s;
+    shard *s;      /* the owners in the first places, then those in the second places */
     worker *w;
     uint64_t (*right)[MOST_SHARDS]; /* the weights of an undisturbed run */
     const char *fault;              /* what has gone wrong; NULL: nothing */
+    bool away;                      /* the engine does not answer */
+    bool calm;                      /* all workers can send all steps again, and none dies: none goes back */
     uint32_t crashes, acked;        /* acked: newest step that a worker was told to be durable on all shards */
 } model;
 
@@ -133,13 +151,13 @@ static void compute_right(model *m)
 static void model_new(model *m, uint32_t shards, uint32_t ranks, uint32_t steps, uint32_t every, bug b)
 {
     *m = (model){ .shards = shards, .ranks = ranks, .steps = steps, .every = every, .bug = b };
-    m->s = calloc(shards, sizeof *m->s);
+    m->s = calloc((size_t)2 * shards, sizeof *m->s);
     m->w = calloc(ranks, sizeof *m->w);
     m->right = calloc(MOST_STEPS + 1, sizeof *m->right);
     compute_right(m);
     for (uint32_t i = 0; i < shards; i++) {
         m->s[i].weights = m->right[0][i];
-        m->s[i].life = 1;
+        m->s[i].life = m->s[i].tenure = 1;
         m->s[i].at[0] = (checkpoint){ .there = true, .weights = m->right[0][i] };
     }
     for (uint32_t r = 0; r < ranks; r++) {
@@ -154,6 +172,43 @@ static void model_free(model *m)
     free(m->s);
     free(m->w);
     free(m->right);
+}
+
+/* ---- owners ---- */
+
+static shard *shard_of(const model *m, const worker *w, uint32_t i)
+{
+    return &m->s[w->owner[i] * m->shards + i];
+}
+
+static bool is_reachable(const shard *s)
+{
+    return s->tenure > 0 && !s->asleep;
+}
+
+/* Returns the shard's present owner. */
+static shard *holder(const model *m, uint32_t i)
+{
+    return m->s[m->shards + i].tenure > m->s[i].tenure ? &m->s[m->shards + i] : &m->s[i];
+}
+
+/* Lets a worker connect to the other owner of a shard. Returns whether it has. */
+static bool change_owner(const model *m, worker *w, uint32_t i)
+{
+    const shard *other = &m->s[(1 - w->owner[i]) * m->shards + i];
+
+    if (!is_reachable(other) || (other->tenure < w->tenure[i] && m->bug != LOWER_TENURE_TAKEN)) return false;
+    w->owner[i] = 1 - w->owner[i];
+    return true;
+}
+
+/* Notes that a worker has reached an owner. */
+static void note_tenure(model *m, worker *w, uint32_t i)
+{
+    uint32_t tenure = shard_of(m, w, i)->tenure;
+
+    if (tenure < w->tenure[i]) blame(m, "a worker goes to an owner with a lower tenure than it has seen");
+    w->tenure[i] = tenure;
 }
 
 /* ---- a shard ---- */
@@ -218,9 +273,13 @@ static void begin_checkpoint(shard *s)
 }
 
 /* The checkpoint that is being written is on the disk. */
-static bool finish_writing(shard *s)
+static bool finish_writing(const model *m, shard *s)
 {
-    if (s->writing == 0) return false;
+    if (s->writing == 0 || !is_reachable(s)) return false;
+    if (s->replaced && m->bug != WRITES_ON) {
+        s->writing = 0;
+        return true;
+    }
     s->at[s->writing] = (checkpoint){ true, s->at[s->writing].weights, s->at[s->writing].tally };
     s->writing = 0;
     tidy(s);
@@ -229,7 +288,7 @@ static bool finish_writing(shard *s)
 
 static void push(model *m, uint32_t r, uint32_t i, uint32_t step, uint64_t base)
 {
-    shard *s = &m->s[i];
+    shard *s = shard_of(m, &m->w[r], i);
 
     s->got[r] = true;
     s->untouched = false;
@@ -238,9 +297,8 @@ static void push(model *m, uint32_t r, uint32_t i, uint32_t step, uint64_t base)
 }
 
 /* Takes the verdict of the shard's next step, and with it the step. */
-static void close_step(model *m, uint32_t i, const uint64_t *tallies)
+static void close_step(model *m, shard *s, uint32_t i, const uint64_t *tallies)
 {
-    shard *s = &m->s[i];
 
     if (m->bug != VERDICT_OF_STEP_BEFORE && tallies[i] != s->tally) blame(m, "a verdict is not of the shard's tally");
     s->weights = mix(s->weights, mix(s->sum, fold(tallies, m->shards)));
@@ -267,8 +325,8 @@ static void take_over(model *m, worker *w)
     uint64_t weights[MOST_SHARDS];
 
     for (uint32_t i = 0; i < m->shards; i++) {
-        weights[i] = m->s[i].weights;
-        w->life[i] = m->s[i].life;
+        weights[i] = shard_of(m, w, i)->weights;
+        w->life[i] = shard_of(m, w, i)->life;
         w->heard[i] = w->seen_kept[i];
         w->has_pulled[i] = false;
     }
@@ -305,7 +363,8 @@ static bool lacks_verdict(const model *m, const worker *w, uint32_t *behind)
         if (w->seen_step[i] > most) most = w->seen_step[i];
     for (uint32_t i = 0; i < m->shards; i++) {
         if (w->seen_step[i] == most) continue;
-        if (w->seen_step[i] + 1 != most || m->s[i].step != w->seen_step[i] || m->s[i].tally == 0) return false;
+        if (w->seen_step[i] + 1 != most || shard_of(m, w, i)->step != w->seen_step[i] || shard_of(m, w, i)->tally == 0)
+            return false;
         *behind = i;
         found = true;
     }
@@ -315,20 +374,22 @@ static bool lacks_verdict(const model *m, const worker *w, uint32_t *behind)
 static void give_verdict(model *m, worker *w, uint32_t behind)
 {
     uint64_t tallies[MOST_SHARDS];
-    uint32_t step = m->s[behind].step + 1;
+    uint32_t step = shard_of(m, w, behind)->step + 1;
 
     for (uint32_t i = 0; i < m->shards; i++) {
-        if (m->s[i].step != step && (m->s[i].step + 1 != step || m->s[i].tally == 0)) return;
-        tallies[i] = m->s[i].step == step ? m->s[i].last_tally : m->s[i].tally;
+        if (shard_of(m, w, i)->step != step && (shard_of(m, w, i)->step + 1 != step || shard_of(m, w, i)->tally == 0))
+            return;
+        tallies[i] = shard_of(m, w, i)->step == step ? shard_of(m, w, i)->last_tally : shard_of(m, w, i)->tally;
     }
-    (void)w;
-    close_step(m, behind, tallies);
+    close_step(m, shard_of(m, w, behind), behind, tallies);
 }
 
 /* Returns whether a shard is still as the worker has seen it. */
 static bool is_unchanged(const model *m, const worker *w, uint32_t i)
 {
-    return m->s[i].step == w->seen_step[i] && m->s[i].life == w->seen_life[i];
+    const shard *s = shard_of(m, w, i);
+
+    return is_reachable(s) && s->step == w->seen_step[i] && s->life == w->seen_life[i];
 }
 
 /* Decides after a look at all shards, which may have gone on meanwhile. */
@@ -381,7 +442,7 @@ static bool is_first(const model *m, const worker *w, uint32_t i)
  * was removed meanwhile. */
 static bool refuses(const model *m, const worker *w, uint32_t i)
 {
-    const shard *s = &m->s[i];
+    const shard *s = shard_of(m, w, i);
 
     if (m->bug != GO_BACK_IGNORES_LIFE && s->life != w->seen_life[i]) return true;
     if (m->bug != GO_BACK_IGNORES_DURABLE && durable(s) > seen_durable(w, i)) return true;
@@ -390,7 +451,7 @@ static bool refuses(const model *m, const worker *w, uint32_t i)
 
 static void ask(model *m, worker *w, uint32_t i)
 {
-    shard *s = &m->s[i];
+    shard *s = shard_of(m, w, i);
     bool first = m->bug == ASKS_IN_ANY_ORDER ? w->seen_step[i] > w->common : is_first(m, w, i);
 
     if (first == w->asks_rest) {
@@ -413,18 +474,22 @@ static void ask(model *m, worker *w, uint32_t i)
     end_round(m, w);
 }
 
-static void recover(model *m, worker *w)
+static bool recover(model *m, worker *w)
 {
-    uint32_t i = w->next++;
+    uint32_t i = w->next;
 
+    if (!is_reachable(shard_of(m, w, i))) return change_owner(m, w, i);
+    note_tenure(m, w, i);
+    w->next++;
     if (w->asks) {
         ask(m, w, i);
-        return;
+        return true;
     }
-    w->seen_step[i] = m->s[i].step;
-    w->seen_life[i] = m->s[i].life;
-    w->seen_kept[i] = list_kept(&m->s[i]);
+    w->seen_step[i] = shard_of(m, w, i)->step;
+    w->seen_life[i] = shard_of(m, w, i)->life;
+    w->seen_kept[i] = list_kept(shard_of(m, w, i));
     if (w->next == m->shards) decide(m, w);
+    return true;
 }
 
 /* ---- a worker ---- */
@@ -435,7 +500,7 @@ static uint32_t known_common(const model *m, const worker *w)
     uint64_t kept = UINT64_MAX, any = 0;
 
     for (uint32_t i = 0; i < m->shards; i++) {
-        uint64_t heard = m->all_hear ? list_kept(&m->s[i]) : w->heard[i];
+        uint64_t heard = m->all_hear ? list_kept(shard_of(m, w, i)) : w->heard[i];
         kept &= heard;
         any |= heard;
     }
@@ -480,9 +545,9 @@ static bool note_tally(worker *w, const shard *s, uint32_t i)
 /* Pulls the weights of the next step, and takes it once it has those of all shards. */
 static bool pull(model *m, worker *w, uint32_t i)
 {
-    if (m->s[i].step != w->step + 1 || w->has_pulled[i]) return false;
-    w->pulled[i] = m->s[i].weights;
-    w->heard[i] |= list_kept(&m->s[i]);
+    if (shard_of(m, w, i)->step != w->step + 1 || w->has_pulled[i]) return false;
+    w->pulled[i] = shard_of(m, w, i)->weights;
+    w->heard[i] |= list_kept(shard_of(m, w, i));
     w->has_pulled[i] = true;
     for (uint32_t k = 0; k < m->shards; k++)
         if (!w->has_pulled[k]) return true;
@@ -495,12 +560,12 @@ static bool pull(model *m, worker *w, uint32_t i)
 /* Sends a shard that has lost steps the next of them. */
 static bool resend(model *m, worker *w, uint32_t r, uint32_t i)
 {
-    shard *s = &m->s[i];
+    shard *s = shard_of(m, w, i);
 
     if (s->got[r]) return false;
     push(m, r, i, s->step + 1, w->base[s->step + 1]);
     s->resent++;
-    for (uint32_t k = 0; m->bug == RESENDS_TO_ALL && k < m->shards; k++) m->s[k].resent += k != i;
+    for (uint32_t k = 0; m->bug == RESENDS_TO_ALL && k < m->shards; k++) shard_of(m, w, k)->resent += k != i;
     return true;
 }
 
@@ -514,7 +579,8 @@ static bool begin_sync(model *m, uint32_t r)
 
     if (w->recovers || w->sync > 0 || w->step <= w->waited) return false;
     for (uint32_t i = 0; i < m->shards; i++)
-        if (m->s[i].step > w->step || (m->s[i].step == w->step && m->s[i].got[r])) return false;
+        if (shard_of(m, w, i)->step > w->step || (shard_of(m, w, i)->step == w->step && shard_of(m, w, i)->got[r]))
+            return false;
     w->sync = w->waited = w->step;
     w->confirms = false;
     memset(w->synced, 0, sizeof w->synced);
@@ -534,7 +600,7 @@ static void end_sync_round(model *m, worker *w)
     memset(w->synced, 0, sizeof w->synced);
     if (same && (w->confirms || m->bug == SYNC_UNCONFIRMED)) {
         for (uint32_t i = 0; i < m->shards; i++)
-            if (!m->s[i].at[w->sync].there) blame(m, "a step counts as durable that a shard does not have");
+            if (!holder(m, i)->at[w->sync].there) blame(m, "a step counts as durable that a shard does not have");
         if (w->sync > m->acked) m->acked = w->sync;
         w->sync = 0;
     }
@@ -544,9 +610,14 @@ static void end_sync_round(model *m, worker *w)
 /* Asks a shard for a checkpoint of the step. Returns whether anything has changed. */
 static bool sync_shard(model *m, worker *w, uint32_t i)
 {
-    shard *s = &m->s[i];
+    shard *s = shard_of(m, w, i);
 
-    if (w->synced[i] || s->step < w->sync) return false;
+    if (w->synced[i] || s->step < w->sync || (s->unsure && m->bug != REPORTS_UNSURE)) return false;
+    /* The worker has pushed more than it knows: before it died, or to an earlier owner. It does not wait then. */
+    if (s->step > w->sync && !s->at[w->sync].there) {
+        w->sync = 0;
+        return true;
+    }
     if (!s->at[w->sync].there) {
         if (s->writing != 0 || s->step != w->sync) return false;
         begin_checkpoint(s);
@@ -559,17 +630,25 @@ static bool sync_shard(model *m, worker *w, uint32_t i)
     return true;
 }
 
+/* Returns whether the worker must look for a common step: the shard has another life than it knows, and its window does
+ * not have the steps that the shard lacks; or it has gone back with an earlier owner of the shard. */
+static bool must_recover(const worker *w, const shard *s, uint32_t i)
+{
+    if (w->life[i] == s->life) return false;
+    return (s->step < w->step && !window_reaches(w, s)) || s->step > w->step + 1;
+}
+
 /* Lets worker r do something with shard i. Returns whether anything has changed. */
 static bool act(model *m, uint32_t r, uint32_t i)
 {
     worker *w = &m->w[r];
-    shard *s = &m->s[i];
+    shard *s = shard_of(m, w, i);
 
-    if (w->recovers) {
-        recover(m, w);
-        return true;
-    }
-    if (w->life[i] != s->life && s->step < w->step && !window_reaches(w, s)) {
+    if (w->recovers) return recover(m, w);
+    if (!is_reachable(s)) return change_owner(m, w, i);
+    note_tenure(m, w, i);
+    if (must_recover(w, s, i)) {
+        if (m->calm) blame(m, "a worker goes back though all can send their steps again");
         w->recovers = true;
         w->next = w->sync = 0;
         return true;
@@ -594,23 +673,72 @@ static bool act(model *m, uint32_t r, uint32_t i)
     }
     if (note_tally(w, s, i) || pull(m, w, i)) return true;
     if (s->tally == 0 || !has_verdict(m, w, s->step + 1)) return false;
-    close_step(m, i, w->tally[m->bug == VERDICT_OF_STEP_BEFORE && s->step > 0 ? s->step : s->step + 1]);
+    close_step(m, s, i, w->tally[m->bug == VERDICT_OF_STEP_BEFORE && s->step > 0 ? s->step : s->step + 1]);
     return true;
 }
 
-/* A worker dies, and a new process begins. */
+/* A worker dies, and a new process begins. It asks shards who owns each of them now: the addresses that it was given may
+ * still be those of earlier owners. */
 static void replace(model *m, uint32_t r)
 {
     worker *w = &m->w[r];
 
     *w = (worker){ .window = w->window, .waited = w->waited, .recovers = true };
+    for (uint32_t i = 0; m->bug != NO_TABLE_ASKED && i < m->shards; i++) {
+        w->owner[i] = holder(m, i) != &m->s[i];
+        w->tenure[i] = holder(m, i)->tenure;
+    }
     m->crashes++;
+}
+
+/* ---- takeovers ---- */
+
+static bool fall_asleep(shard *s)
+{
+    if (!is_reachable(s)) return false;
+    return s->asleep = true;
+}
+
+static bool wake_up(shard *s)
+{
+    if (!s->asleep) return false;
+    s->asleep = false;
+    return s->unsure = true;
+}
+
+/* A spare takes a shard whose owner sleeps: the engine has ended the lease, and the owner does not answer. The place of
+ * an owner that has stopped is free. Returns whether it has. */
+static bool take_shard(model *m, uint32_t i)
+{
+    shard *old = holder(m, i), *spare = old == &m->s[i] ? &m->s[m->shards + i] : &m->s[i];
+    uint32_t tenure = old->tenure + 1;
+
+    if (m->away || !old->asleep || spare->tenure > 0) return false;
+    memcpy(spare->at, old->at, sizeof spare->at);
+    spare->life = old->life + 1000 * tenure;
+    spare->tenure = tenure;
+    spare->crashes = old->crashes + 1;
+    m->crashes++;
+    spare->common = spare->floor = 0;
+    load(spare, durable(spare));
+    old->replaced = true;
+    return true;
+}
+
+/* An owner that has woken renews its lease, and learns whether another one has its shard: then it stops. Returns whether
+ * anything has changed. */
+static bool renew(const model *m, shard *s)
+{
+    if (m->away || !is_reachable(s) || !s->unsure) return false;
+    s->unsure = false;
+    if (s->replaced && m->bug != SERVES_ON) *s = (shard){ .crashes = s->crashes };
+    return true;
 }
 
 static bool is_done(const model *m)
 {
     for (uint32_t i = 0; i < m->shards; i++)
-        if (m->s[i].step < m->steps) return false;
+        if (holder(m, i)->step < m->steps) return false;
     for (uint32_t r = 0; r < m->ranks; r++)
         if (m->w[r].step < m->steps || m->w[r].recovers || m->w[r].sync > 0) return false;
     return true;

@@ -58,14 +58,12 @@ static void answer(int fd, const shard_request *to, const ProtobufCMessage *mess
     free(frame);
 }
 
-static void refuse(const shard_server *s, int fd, const shard_request *to)
+static void refuse(int fd, const shard_request *to, int code, const char *text)
 {
     uint8_t *frame;
     size_t bytes;
 
-    if (pd_frame_pack_error(&frame, &bytes, to->prefix.method, 0, to->prefix.request, atomic_load(&s->code),
-                            "refused by the test", 0) != PD_OK)
-        abort();
+    if (pd_frame_pack_error(&frame, &bytes, to->prefix.method, 0, to->prefix.request, code, text, 0) != PD_OK) abort();
     send_all(fd, frame, bytes);
     free(frame);
 }
@@ -75,6 +73,11 @@ static void greet(shard_server *s, int fd, const shard_request *request)
     const Paramd__HelloRequest *asked = request->message;
     Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
 
+    if (asked->tenure > 0 &&
+        (asked->tenure > (uint64_t)atomic_load(&s->tenure) || (asked->shards > 1 && asked->shard != s->number))) {
+        refuse(fd, request, PD_UNAVAILABLE, "another one has this shard");
+        return;
+    }
     s->shards = asked->shards;
     s->cluster = asked->cluster;
     hello.protocol = PD_PROTOCOL_VERSION;
@@ -218,7 +221,8 @@ static void tell_shards(const shard_server *s, int fd, const shard_request *requ
 {
     Paramd__ShardsReply reply = PARAMD__SHARDS_REPLY__INIT;
     Paramd__ShardInfo one[SHARDS_MOST], *list[SHARDS_MOST];
-    char urls[SHARDS_MOST][32];
+    Paramd__SpareInfo spare[SHARDS_MOST], *spares[SHARDS_MOST];
+    char urls[SHARDS_MOST][32], spare_urls[SHARDS_MOST][32];
 
     for (size_t i = 0; i < s->all->n; i++) {
         paramd__shard_info__init(list[i] = &one[i]);
@@ -227,8 +231,15 @@ static void tell_shards(const shard_server *s, int fd, const shard_request *requ
         one[i].url = urls[i];
         one[i].tenure = (uint64_t)atomic_load(&s->all->tenure[i]);
     }
+    for (size_t i = 0; i < s->all->spares; i++) {
+        paramd__spare_info__init(spares[i] = &spare[i]);
+        snprintf(spare_urls[i], sizeof spare_urls[i], "127.0.0.1:%d", s->all->at[s->all->n + i].port);
+        spare[i].url = spare_urls[i];
+    }
     reply.n_shards = s->all->n;
     reply.shards = list;
+    reply.n_spares = s->all->spares;
+    reply.spares = spares;
     answer(fd, request, &reply.base, NULL, 0);
 }
 
@@ -284,7 +295,7 @@ static void serve_one(shard_server *s, int fd, const shard_request *request)
     tell_moved(s, fd);
     if (atomic_load(&s->ignores) == method) return;
     if (atomic_load(&s->refuses) == method && atomic_fetch_sub(&s->refusals, 1) > 0)
-        refuse(s, fd, request);
+        refuse(fd, request, atomic_load(&s->code), "refused by the test");
     else
         carry_out(s, fd, request);
 }

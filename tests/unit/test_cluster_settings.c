@@ -81,4 +81,21 @@ TEST(without_an_engine_no_path_has_the_number_of_a_shard)
     refuses(check((const char *const[]){ "server", "state_dir=/s/{shard}", NULL }, &err), &err, "needs cluster.engine");
     assert_int_equal(CHECK(&err, "server", "state_dir=/s/{shard}", "server", "mirror=/m/{shard}"), PD_OK);
     refuses(CHECK(&err, "server", "state_dir=/s", "server", "mirror=/m/{shard}"), &err, "expected in server.state_dir");
+    assert_int_equal(CHECK(&err, "server", "state_dir=/s", "server", "mirror=/m"), PD_OK);
+    refuses(CHECK(&err, "server", "state_dir=/s", "server", "mirror=/m", "cluster", "shards=2"), &err,
+            "the cluster has 2");
+}
+
+TEST(sockets_of_the_service_manager_need_an_advertised_address)
+{
+    pd_error err = { 0 };
+    char pid[32];
+
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    setenv("LISTEN_PID", pid, 1);
+    setenv("LISTEN_FDS", "1", 1);
+    refuses(CHECK(&err, "cluster", "shards=1"), &err, "the service manager has opened its sockets");
+    assert_int_equal(CHECK(&err, "cluster", "advertise=tcp://a.example:7070"), PD_OK);
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
 }

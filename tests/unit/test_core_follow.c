@@ -67,6 +67,23 @@ static void learn(world *w, const char *url, uint64_t tenure)
     pd_shard_table_learn(w->table, &reply);
 }
 
+/* A server's answer: the shard's owner, and a spare. */
+static void learn_with_spare(world *w, const char *url, uint64_t tenure, const char *spare)
+{
+    Paramd__ShardsReply reply = PARAMD__SHARDS_REPLY__INIT;
+    Paramd__ShardInfo one = PARAMD__SHARD_INFO__INIT, *list = &one;
+    Paramd__SpareInfo waits = PARAMD__SPARE_INFO__INIT, *spares = &waits;
+
+    one.shard = SHARD;
+    one.url = (char *)url;
+    one.tenure = tenure;
+    waits.url = (char *)spare;
+    reply.n_shards = reply.n_spares = 1;
+    reply.shards = &list;
+    reply.spares = &spares;
+    pd_shard_table_learn(w->table, &reply);
+}
+
 /* The server tells that an entry of the table has changed. */
 static void tell_moved(peer *p)
 {
@@ -298,6 +315,68 @@ TEST(a_shard_that_never_answered_is_looked_for_at_both_places, world *w)
         w->p->now = pd_core_next(w->p->core);
     }
     assert_true(seen[0] && seen[1] && seen[2]);
+}
+
+/* Lets attempts fail until the core wants to connect to this address. */
+static void fail_until(peer *p, const char *address)
+{
+    for (int i = 0; i < 10; i++) {
+        if (pd_core_link(p->core, p->now) == PD_LINK_CONNECT && strcmp(next_address(p), address) == 0) return;
+        pd_core_down(p->core, p->now, "connection refused");
+        p->now = pd_core_next(p->core);
+    }
+    fail_msg("the core does not try %s", address);
+}
+
+TEST(spares_are_tried_when_the_owner_does_not_answer, world *w)
+{
+    join(w);
+    learn_with_spare(w, "tcp://advertised:1", 5, "tcp://spare:7");
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    assert_int_equal(pd_core_link(w->p->core, w->p->now), PD_LINK_KEEP);
+    assert_int_equal(w->p->core->setup.urls, 3);
+    fail_until(w->p, "tcp://spare:7");
+    fail_until(w->p, "tcp://a:1");
+    fail_until(w->p, "tcp://a:2");
+    learn(w, "tcp://advertised:1", 5); /* the spare is gone */
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    assert_int_equal(w->p->core->setup.urls, 2);
+    learn(w, "tcp://advertised:1", 5);
+    assert_false(pd_core_follow(w->p->core, w->p->now));
+}
+
+TEST(an_owner_that_was_a_spare_keeps_the_connection_and_is_the_address_from_then_on, world *w)
+{
+    join(w);
+    learn_with_spare(w, "tcp://advertised:1", 5, "tcp://spare:7");
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    fail_until(w->p, "tcp://spare:7");
+    w->p->tenure = 8;
+    join(w);
+    assert_true(w->p->core->link.welcomed);
+    learn(w, "tcp://spare:7", 8);
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    assert_int_equal(pd_core_link(w->p->core, w->p->now), PD_LINK_KEEP);
+    assert_int_equal(w->p->core->setup.urls, 1);
+    assert_string_equal(next_address(w->p), "tcp://spare:7");
+    learn(w, "tcp://third:3", 9);
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    assert_int_equal(pd_core_link(w->p->core, w->p->now), PD_LINK_DROP);
+    assert_string_equal(next_address(w->p), "tcp://third:3");
+}
+
+TEST(a_shard_that_has_moved_on_from_the_spare_is_followed_there, world *w)
+{
+    join(w);
+    learn_with_spare(w, "tcp://advertised:1", 5, "tcp://spare:7");
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    fail_until(w->p, "tcp://spare:7");
+    w->p->tenure = 8;
+    join(w);
+    learn(w, "tcp://third:3", 9); /* before the table has told of the spare */
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    assert_int_equal(pd_core_link(w->p->core, w->p->now), PD_LINK_DROP);
+    assert_string_equal(next_address(w->p), "tcp://third:3");
 }
 
 TEST(an_address_that_is_none_changes_nothing, world *w)

@@ -348,7 +348,7 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* kron dQ=QUAD merge_small_dims=no block_size=8 precond_dtype=bfloat16" });
     check(&(course){ .rules = "* ademamix alpha_warmup=9 beta3_warmup=12 mu_dtype=bfloat16" });
     check(&(course){ .rules = "* mars mars_type=mars-lion last_grad_dtype=bfloat16" });
-    check(&(course){ .rules = "* schedule_free warmup_steps=9 inner_momentum=0.9" });
+    check(&(course){ .rules = "* schedule_free warmup_steps=9 inner_momentum=0.9 mu_dtype=bfloat16" });
     check(&(course){ .rules = "* schedule_free_sgd lr=linear_warmup(peak=0.1,warmup_steps=9) r=1" });
     check(&(course){ .rules = "* gpa lr=0.01 weight_decay=0.1" });
     check(&(course){ .rules = "* muon normuon=yes mu_dtype=bfloat16 hyperball=yes" });

@@ -474,7 +474,7 @@ TEST(a_slot_may_be_stored_in_bfloat16)
 {
     static const struct {
         const char *row, *option, *slot;
-    } cases[] = { { "ademamix", "mu_dtype", "exp_avg_fast" } };
+    } cases[] = { { "ademamix", "mu_dtype", "exp_avg_fast" }, { "gpa", "mu_dtype", "exp_avg" } };
     static const int64_t n = N;
     float w[2][N], gradient[N], slot[N];
 

@@ -229,8 +229,7 @@ TEST(every_metric_of_the_table_has_samples, scene *s)
     all = body();
     for (size_t i = 0; (name = pd_metrics_name(i)) != NULL; i++) {
         if (strcmp(name, "checkpoint_last_success_timestamp_seconds") == 0 || strcmp(name, "scalar") == 0 ||
-            strcmp(name, "job_shard_info") == 0 || strncmp(name, "cluster_", 8) == 0 ||
-            strncmp(name, "mirror", 6) == 0)
+            strcmp(name, "job_shard_info") == 0 || strncmp(name, "cluster_", 8) == 0 || strncmp(name, "mirror", 6) == 0)
             continue; /* the job has none; the daemon has neither engine nor mirror */
         snprintf(text, sizeof text, "\nparamd_%s", name);
         if (strstr(all, text) == NULL) fail_msg("no sample of %s", name);

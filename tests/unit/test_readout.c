@@ -2,6 +2,7 @@
  * them. tests/e2e/test_evaluation_weights.c pulls and exports them. */
 #include "test.h"
 #include "coupled_row.h"
+#include "exporting.h"
 #include "optimizer_ops.h"
 #include "rig.h"
 #include "vectors.h"
@@ -149,4 +150,55 @@ TEST(they_are_counted_as_long_as_answers_refer_to_them, rig *r)
     step(r, job, 3);
     for (int i = 0; i < 50; i++) ask(r, job, 0);
     assert_true(pd_store_count_bytes(r->store).published_list <= used + 2 * N * sizeof(float));
+}
+
+/* Begins an export of the weights to evaluate with. Returns the code of the answer. */
+static int begin_export(rig *r, bool may_stop)
+{
+    pd_request *request = export_request(r, "job", 1, PD_EXPORT_BEGIN);
+
+    request->u.export.evaluates = true;
+    request->u.export.may_stop = may_stop;
+    request->u.export.wait_ns = 1000000000;
+    return rig_apply(r, request);
+}
+
+TEST(an_export_of_them_quiesces_the_job, rig *r)
+{
+    static const int64_t n = N;
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* schedule_free lr=0.1");
+    float w[N], x[N];
+
+    for (uint64_t s = 1; s <= 3; s++) step(r, job, s);
+    memcpy(w, rig_weights(r, job, 0), sizeof w);
+    ask(r, job, 0);
+    memcpy(x, rig_weights(r, job, 0), sizeof x);
+    assert_int_equal(begin_export(r, true), PD_OK);
+    step(r, job, 4);
+    assert_int_equal(rig_versions(r, job, 0)->step, 3);
+    for (int first = 0; first < N; first += N / 3) { /* it is read in pieces */
+        assert_int_equal(export_weights(r, "job", 1, "p0", first, N / 3), PD_OK);
+        assert_memory_equal(r->exported.at, x + first, N / 3 * sizeof(float));
+    }
+    assert_memory_not_equal(x, w, sizeof x);
+    assert_int_equal(export_end(r, "job", 1), PD_OK);
+    rig_work(r);
+    assert_int_equal(rig_versions(r, job, 0)->step, 4);
+}
+
+TEST(who_may_not_quiesce_a_job_exports_them_only_where_they_are_published, rig *r)
+{
+    static const int64_t n = N;
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* schedule_free lr=0.1");
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
+
+    assert_int_equal(begin_export(r, false), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(r->error.text, "expected the role push or admin"));
+    drop->u.info.job_name = strdup("job");
+    assert_int_equal(rig_apply(r, drop), PD_OK);
+    job = rig_start(r, "job", 1, 20, &n, 1, NULL, "* sgd lr=1");
+    assert_int_equal(begin_export(r, false), PD_OK);
+    assert_int_equal(export_weights(r, "job", 1, "p0", 0, N), PD_OK);
+    assert_memory_equal(r->exported.at, rig_weights(r, job, 0), N * sizeof(float));
+    assert_int_equal(export_end(r, "job", 1), PD_OK);
 }

@@ -89,6 +89,40 @@ TEST(a_last_owner_that_is_gone_is_known_until_there_is_one)
     pd_shard_table_free(table);
 }
 
+/* Gives the table an answer with these spares. */
+static void learn_spares(pd_shard_table *table, const char *const *urls, size_t n)
+{
+    Paramd__ShardsReply reply = PARAMD__SHARDS_REPLY__INIT;
+    Paramd__SpareInfo one[3], *list[3];
+
+    for (size_t i = 0; i < n; i++) {
+        paramd__spare_info__init(list[i] = &one[i]);
+        one[i].url = (char *)urls[i];
+    }
+    reply.n_spares = n;
+    reply.spares = list;
+    pd_shard_table_learn(table, &reply);
+}
+
+TEST(spares_are_those_of_the_last_answer)
+{
+    pd_shard_table *table = table_of(1);
+    char *spares;
+
+    assert_null(pd_shard_table_spares(table));
+    learn_spares(table, (const char *const[]){ "", "tcp://a:1", "tcp://b:1" },
+                 3); /* the first one has no address yet */
+    assert_string_equal(spares = pd_shard_table_spares(table), "tcp://a:1,tcp://b:1");
+    free(spares);
+    assert_int_equal(pd_shard_table_changes(table), 1);
+    learn_spares(table, (const char *const[]){ "tcp://a:1", "tcp://b:1" }, 2);
+    assert_int_equal(pd_shard_table_changes(table), 1);
+    learn_spares(table, (const char *const[]){ "" }, 1);
+    assert_null(pd_shard_table_spares(table));
+    assert_int_equal(pd_shard_table_changes(table), 2);
+    pd_shard_table_free(table);
+}
+
 TEST(numbers_beyond_the_most_shards_are_left_out)
 {
     pd_shard_table *table = table_of(1);
@@ -147,7 +181,7 @@ TEST(processes_ask_at_different_times_within_half_a_second)
     for (uint64_t process = 0; process < 100; process++) {
         pd_shard_table *table = table_of(process * 0x9e3779b97f4a7c15u);
         uint64_t due;
-        pd_shard_table_want(table, 10 * SECOND);
+        pd_shard_table_want(table, 10 * SECOND, true);
         due = pd_shard_table_due(table);
         assert_in_range(due, 10 * SECOND, 10 * SECOND + 500 * MS);
         if (process == 0) first = due;
@@ -159,6 +193,18 @@ TEST(processes_ask_at_different_times_within_half_a_second)
     assert_true(most - least > 300 * MS);
 }
 
+TEST(a_process_that_is_alone_asks_at_once_but_not_twice_in_a_second)
+{
+    pd_shard_table *table = table_of(7);
+
+    pd_shard_table_want(table, SECOND, false);
+    assert_int_equal(pd_shard_table_due(table), SECOND);
+    assert_true(pd_shard_table_take_turn(table, SECOND));
+    pd_shard_table_want(table, SECOND + MS, false);
+    assert_int_equal(pd_shard_table_due(table), 2 * SECOND);
+    pd_shard_table_free(table);
+}
+
 TEST(however_often_it_is_needed_the_table_is_asked_for_once_a_second)
 {
     pd_shard_table *table = table_of(5);
@@ -166,7 +212,7 @@ TEST(however_often_it_is_needed_the_table_is_asked_for_once_a_second)
     int turns = 0;
 
     for (uint64_t now = SECOND; now < 61 * SECOND; now += MS) {
-        pd_shard_table_want(table, now); /* 64 cores, each of which has just failed to connect */
+        pd_shard_table_want(table, now, true); /* 64 cores, each of which has just failed to connect */
         if (pd_shard_table_due(table) > now || !pd_shard_table_take_turn(table, now)) continue;
         assert_true(turns == 0 || now - last >= SECOND);
         assert_false(pd_shard_table_take_turn(table, now)); /* another core */
@@ -185,7 +231,7 @@ TEST(all_cores_are_woken_when_somebody_must_ask_and_when_an_owner_is_new)
 
     pd_shard_table_wake(table, 0, one);
     pd_shard_table_wake(table, 7, other);
-    pd_shard_table_want(table, SECOND);
+    pd_shard_table_want(table, SECOND, true);
     assert_int_equal(eventfd_read(one, &count), 0);
     assert_int_equal(eventfd_read(other, &count), 0);
     learn(table, 3, "tcp://a:1", 5);

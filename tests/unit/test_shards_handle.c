@@ -5,139 +5,14 @@
 #include "test.h"
 #include "daemon_process.h"
 #include "handle.h"
-#include "shard_servers.h"
+#include "sharded.h"
 #include "shards.h"
 
 WITH_THREADS();
 
-/* Three shards. "bias" lies whole on shard 2, "kernel" on shard 0, "table" is cut: 300 elements on shard 1, 500 on
- * shard 0, 200 on shard 1. */
-enum { BIAS, KERNEL, TABLE, N, SHARDS = 3, MOST = 1000 };
-static const int64_t sizes[N] = { 5, 700, MOST };
-static const pd_client_param params[N] = {
-    { .name = "bias", .shape = { 1, { 5 } } },
-    { .name = "kernel", .shape = { 2, { 70, 10 } } },
-    { .name = "table", .shape = { 2, { 500, 2 } } },
-};
-static const shard_place places[N] = {
-    { .shard = 2 },
-    { .shard = 0 },
-    { .n_portions = 3, .portions = { { 0, 300, 1 }, { 300, 500, 0 }, { 800, 200, 1 } } },
-};
+FIXTURE(sharded, sharded_set_up, sharded_tear_down);
 
-typedef struct worker {
-    shard_servers *servers;
-    pd_client *client;
-    float weights[N][MOST], gradients[N][MOST], expected[N][MOST];
-    pd_item items[N];
-} worker;
-
-static pd_client_options options_of(const worker *w)
-{
-    static const char *const rules[] = { "* sgd", NULL };
-
-    return (pd_client_options){
-        .urls = w->servers->urls, .job = "job", .world_size = 1, .rules = rules, .quiet = true, .deadline = patient(20)
-    };
-}
-
-static void open_client(worker *w)
-{
-    pd_client_options options = options_of(w);
-    pd_error err = { 0 };
-
-    if (pd_client_open(&w->client, &options, &err) != PD_OK) fail_msg("%s", err.text);
-}
-
-static void declare(worker *w, const pd_client_param *list)
-{
-    pd_error err = { 0 };
-
-    if (pd_client_declare(w->client, list, N, &err) != PD_OK) fail_msg("%s", err.text);
-}
-
-static void init(worker *w)
-{
-    void *weights[N];
-    pd_error err = { 0 };
-
-    for (size_t p = 0; p < N; p++) {
-        weights[p] = w->weights[p];
-        for (int64_t i = 0; i < sizes[p]; i++) w->weights[p][i] = w->expected[p][i] = (float)(1000 * p + (size_t)i);
-    }
-    if (pd_client_init(w->client, weights, &err) != PD_OK) fail_msg("%s", err.text);
-}
-
-static void set_up_with(worker *w, const pd_client_param *list)
-{
-    w->servers = shard_servers_start(SHARDS, places, N);
-    open_client(w);
-    declare(w, list);
-    init(w);
-}
-
-static void set_up(worker *w)
-{
-    set_up_with(w, params);
-}
-
-static void tear_down(worker *w)
-{
-    pd_client_close(w->client);
-    shard_servers_end(w->servers);
-}
-
-FIXTURE(worker, set_up, tear_down);
-
-/* Sets the gradients and items of a step. */
-static void prepare(worker *w, uint64_t step)
-{
-    for (size_t p = 0; p < N; p++) {
-        for (int64_t i = 0; i < sizes[p]; i++) w->gradients[p][i] = (float)((step * 31 + p * 7 + (size_t)i) % 17);
-        w->items[p] = (pd_item){ .param = p, .gradient = w->gradients[p], .weights = w->weights[p] };
-    }
-}
-
-static void expect_weights(const worker *w)
-{
-    for (size_t p = 0; p < N; p++)
-        for (int64_t i = 0; i < sizes[p]; i++)
-            if (w->weights[p][i] != w->expected[p][i])
-                fail_msg("%s[%d]: %g, expected %g", params[p].name, (int)i, w->weights[p][i], w->expected[p][i]);
-}
-
-static int step(worker *w, uint64_t number, const pd_push_options *options, pd_error *err)
-{
-    pd_ticket_id ticket;
-    int rc;
-
-    prepare(w, number);
-    rc = pd_client_push_pull(w->client, w->items, N, options, &ticket, err);
-    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
-}
-
-static void take_step(worker *w, uint64_t number)
-{
-    pd_error err = { 0 };
-
-    if (step(w, number, NULL, &err) != PD_OK) fail_msg("step %d: %s", (int)number, err.text);
-    for (size_t p = 0; p < N; p++) {
-        assert_int_equal(w->items[p].outcome, 1);
-        assert_int_equal(w->items[p].step, number);
-        assert_int_equal(w->items[p].version, number);
-        for (int64_t i = 0; i < sizes[p]; i++) w->expected[p][i] -= w->gradients[p][i];
-    }
-}
-
-/* Ends the connection to a server. */
-static void cut(shard_server *server)
-{
-    atomic_store(&server->down, true);
-    while (atomic_load(&server->serves)) usleep(1000);
-    atomic_store(&server->down, false);
-}
-
-TEST(the_shards_are_told_their_numbers_and_the_cluster_number_of_shard_0, worker *w)
+TEST(the_shards_are_told_their_numbers_and_the_cluster_number_of_shard_0, sharded *w)
 {
     for (size_t s = 0; s < SHARDS; s++) {
         assert_int_equal(w->servers->at[s].shards, SHARDS);
@@ -146,7 +21,7 @@ TEST(the_shards_are_told_their_numbers_and_the_cluster_number_of_shard_0, worker
     assert_non_null(w->client->shards);
 }
 
-TEST(initial_weights_arrive_where_their_elements_lie, worker *w)
+TEST(initial_weights_arrive_where_their_elements_lie, sharded *w)
 {
     const shard_server *at = w->servers->at;
 
@@ -155,33 +30,33 @@ TEST(initial_weights_arrive_where_their_elements_lie, worker *w)
     assert_true(at[1].weights[N][299] == 2299);
     assert_true(at[0].weights[N + 1][0] == 2300 && at[0].weights[N + 1][499] == 2799);
     assert_true(at[1].weights[N + 2][0] == 2800 && at[1].weights[N + 2][199] == 2999);
-    expect_weights(w);
+    sharded_expect_weights(w);
 }
 
-TEST(gradients_go_to_their_shards_and_weights_come_back_in_place, worker *w)
+TEST(gradients_go_to_their_shards_and_weights_come_back_in_place, sharded *w)
 {
     for (uint64_t s = 1; s <= 5; s++) {
-        take_step(w, s);
-        expect_weights(w);
+        sharded_take_step(w, s);
+        sharded_expect_weights(w);
         for (size_t p = 0; p < N; p++) assert_int_equal(pd_client_step(w->client, p), s);
     }
 }
 
-TEST(a_pull_gets_the_weights_of_all_portions, worker *w)
+TEST(a_pull_gets_the_weights_of_all_portions, sharded *w)
 {
     pd_ticket_id ticket;
     pd_error err;
 
-    take_step(w, 1);
+    sharded_take_step(w, 1);
     memset(w->weights, 0, sizeof w->weights);
     assert_int_equal(pd_client_pull(w->client, w->items, N, 1, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
-    expect_weights(w);
+    sharded_expect_weights(w);
     assert_int_equal(w->items[TABLE].outcome, 0);
     assert_int_equal(w->items[TABLE].step, 1);
 }
 
-TEST(a_ticket_is_done_when_the_last_shard_has_answered, worker *w)
+TEST(a_ticket_is_done_when_the_last_shard_has_answered, sharded *w)
 {
     pd_ticket_id ticket;
     pd_error err;
@@ -191,7 +66,7 @@ TEST(a_ticket_is_done_when_the_last_shard_has_answered, worker *w)
     assert_true(done.fd >= 0);
     assert_int_equal(pd_client_fd(w->client), done.fd);
     atomic_store(&w->servers->at[1].late_ms, 50);
-    prepare(w, 1);
+    sharded_prepare(w, 1);
     assert_int_equal(pd_client_push_pull(w->client, w->items, N, NULL, &ticket, &err), PD_OK);
     assert_false(pd_client_ready(w->client, ticket));
     assert_int_equal(pd_client_wait(w->client, ticket, 0.001, &err), PD_DEADLINE_EXCEEDED);
@@ -205,7 +80,7 @@ TEST(a_ticket_is_done_when_the_last_shard_has_answered, worker *w)
     assert_true(pd_client_ready(w->client, ticket));
 }
 
-TEST(a_call_that_times_out_names_the_shard_and_can_be_continued, worker *w)
+TEST(a_call_that_times_out_names_the_shard_and_can_be_continued, sharded *w)
 {
     char name[64];
     pd_ticket_id ticket;
@@ -213,18 +88,18 @@ TEST(a_call_that_times_out_names_the_shard_and_can_be_continued, worker *w)
 
     sprintf(name, "s: shard 2 (tcp://127.0.0.1:%d): still under way", w->servers->at[2].port);
     atomic_store(&w->servers->at[2].ignores, PD_PUSH_PULL);
-    prepare(w, 1);
+    sharded_prepare(w, 1);
     assert_int_equal(pd_client_push_pull(w->client, w->items, N, NULL, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0.3, &err), PD_DEADLINE_EXCEEDED);
     assert_int_equal(strncmp(err.text, "waited 0.3 s", 12), 0);
     if (strstr(err.text, name) == NULL) fail_msg("%s", err.text);
     atomic_store(&w->servers->at[2].ignores, PD_METHODS);
-    cut(&w->servers->at[2]); /* the push is sent again on the next connection */
+    sharded_cut(&w->servers->at[2]); /* the push is sent again on the next connection */
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     assert_int_equal(w->items[BIAS].step, 1);
 }
 
-TEST(the_first_error_of_a_shard_ends_the_ticket_though_others_wait, worker *w)
+TEST(the_first_error_of_a_shard_ends_the_ticket_though_others_wait, sharded *w)
 {
     char name[64];
     pd_error err;
@@ -234,14 +109,14 @@ TEST(the_first_error_of_a_shard_ends_the_ticket_though_others_wait, worker *w)
     atomic_store(&w->servers->at[1].refuses, PD_PUSH_PULL);
     atomic_store(&w->servers->at[1].code, PD_DEADLINE_EXCEEDED);
     atomic_store(&w->servers->at[1].refusals, 100);
-    assert_int_equal(step(w, 1, NULL, &err), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(sharded_step(w, 1, NULL, &err), PD_DEADLINE_EXCEEDED);
     assert_string_equal(err.text, name);
     assert_int_equal(w->items[BIAS].outcome, 1);
     assert_int_equal(w->items[KERNEL].outcome, PD_DEADLINE_EXCEEDED);
     assert_int_equal(w->items[TABLE].outcome, PD_DEADLINE_EXCEEDED);
 }
 
-TEST(a_cut_parameter_that_was_refused_on_one_shard_is_pushed_again_only_there, worker *w)
+TEST(a_cut_parameter_that_was_refused_on_one_shard_is_pushed_again_only_there, sharded *w)
 {
     pd_ticket_id ticket;
     pd_error err;
@@ -249,7 +124,7 @@ TEST(a_cut_parameter_that_was_refused_on_one_shard_is_pushed_again_only_there, w
     atomic_store(&w->servers->at[1].refuses, PD_PUSH_PULL);
     atomic_store(&w->servers->at[1].code, PD_DEADLINE_EXCEEDED);
     atomic_store(&w->servers->at[1].refusals, 100);
-    assert_int_equal(step(w, 1, NULL, &err), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(sharded_step(w, 1, NULL, &err), PD_DEADLINE_EXCEEDED);
     assert_int_equal(w->items[BIAS].outcome, 1);
     assert_int_equal(w->items[KERNEL].outcome, 1);
     assert_int_equal(w->items[TABLE].outcome, PD_DEADLINE_EXCEEDED);
@@ -260,19 +135,19 @@ TEST(a_cut_parameter_that_was_refused_on_one_shard_is_pushed_again_only_there, w
     assert_int_equal(w->items[TABLE].outcome, 1);
     assert_int_equal(w->items[TABLE].step, 1);
     for (size_t p = 0; p < N; p++)
-        for (int64_t i = 0; i < sizes[p]; i++) w->expected[p][i] -= w->gradients[p][i];
-    expect_weights(w);
-    take_step(w, 2);
-    expect_weights(w);
+        for (int64_t i = 0; i < sharded_sizes[p]; i++) w->expected[p][i] -= w->gradients[p][i];
+    sharded_expect_weights(w);
+    sharded_take_step(w, 2);
+    sharded_expect_weights(w);
 }
 
-TEST(a_refused_argument_begins_nothing_on_any_shard, worker *w)
+TEST(a_refused_argument_begins_nothing_on_any_shard, sharded *w)
 {
     pd_item twice[3];
     pd_ticket_id ticket;
     pd_error err;
 
-    prepare(w, 1);
+    sharded_prepare(w, 1);
     twice[0] = w->items[KERNEL];
     twice[1] = w->items[BIAS];
     twice[2] = w->items[BIAS];
@@ -284,31 +159,31 @@ TEST(a_refused_argument_begins_nothing_on_any_shard, worker *w)
     assert_int_equal(pd_client_push(w->client, twice, 0, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
     twice[0].weights = NULL;
     assert_int_equal(pd_client_pull(w->client, twice, 1, 0, &ticket, &err), PD_INVALID_ARGUMENT);
-    take_step(w, 1);
-    expect_weights(w);
+    sharded_take_step(w, 1);
+    sharded_expect_weights(w);
 }
 
-TEST(an_absent_gradient_is_absent_on_all_shards_and_its_weights_are_pulled, worker *w)
+TEST(an_absent_gradient_is_absent_on_all_shards_and_its_weights_are_pulled, sharded *w)
 {
     pd_ticket_id ticket;
     pd_error err;
 
-    prepare(w, 1);
+    sharded_prepare(w, 1);
     w->items[TABLE].gradient = NULL;
     memset(w->weights[TABLE], 0, sizeof w->weights[TABLE]);
     assert_int_equal(pd_client_push_pull(w->client, w->items, N, NULL, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     assert_int_equal(w->items[TABLE].outcome, 3);
     assert_int_equal(w->items[KERNEL].outcome, 1);
-    for (int64_t i = 0; i < sizes[TABLE]; i++) assert_true(w->weights[TABLE][i] == (float)(2000 + i));
+    for (int64_t i = 0; i < sharded_sizes[TABLE]; i++) assert_true(w->weights[TABLE][i] == (float)(2000 + i));
 }
 
-TEST(a_step_is_closed_on_all_shards, worker *w)
+TEST(a_step_is_closed_on_all_shards, sharded *w)
 {
     pd_ticket_id pushed, closed;
     pd_error err;
 
-    prepare(w, 1);
+    sharded_prepare(w, 1);
     assert_int_equal(pd_client_push(w->client, &w->items[BIAS], 1, NULL, &pushed, &err), PD_OK);
     assert_int_equal(pd_client_close_step(w->client, 1, &closed, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, pushed, 0, &err), PD_OK);
@@ -319,26 +194,26 @@ TEST(a_step_is_closed_on_all_shards, worker *w)
     assert_int_equal(pd_client_close_step(w->client, 0, &closed, &err), PD_INVALID_ARGUMENT);
 }
 
-TEST(scalars_ride_with_the_first_parameter_by_name_that_is_not_cut, worker *w)
+TEST(scalars_ride_with_the_first_parameter_by_name_that_is_not_cut, sharded *w)
 {
     pd_scalar loss = { .name = "loss", .value = 2 };
     pd_push_options options = { .scalars = &loss, .n_scalars = 1 };
     pd_ticket_id ticket;
     pd_error err;
 
-    assert_int_equal(step(w, 1, &options, &err), PD_OK);
+    assert_int_equal(sharded_step(w, 1, &options, &err), PD_OK);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].scalars, s == 2);
-    prepare(w, 2);
+    sharded_prepare(w, 2);
     assert_int_equal(pd_client_push(w->client, &w->items[KERNEL], 2, &options, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     assert_int_equal(w->servers->at[0].scalars, 1);
-    prepare(w, 3);
+    sharded_prepare(w, 3);
     assert_int_equal(pd_client_push(w->client, &w->items[TABLE], 1, &options, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     assert_int_equal(w->servers->at[1].scalars, 1);
 }
 
-TEST(shard_0_keeps_the_worker_state_also_of_a_push_that_goes_elsewhere, worker *w)
+TEST(shard_0_keeps_the_worker_state_also_of_a_push_that_goes_elsewhere, sharded *w)
 {
     pd_push_options options = { .worker_state = "place", .worker_state_bytes = 5 };
     char state[8];
@@ -347,10 +222,10 @@ TEST(shard_0_keeps_the_worker_state_also_of_a_push_that_goes_elsewhere, worker *
     pd_ticket_id ticket;
     pd_error err;
 
-    assert_int_equal(step(w, 1, &options, &err), PD_OK);
+    assert_int_equal(sharded_step(w, 1, &options, &err), PD_OK);
     assert_int_equal(w->servers->at[0].note_step, 1);
-    take_step(w, 2);
-    prepare(w, 3);
+    sharded_take_step(w, 2);
+    sharded_prepare(w, 3);
     assert_int_equal(pd_client_push(w->client, &w->items[BIAS], 1, &options, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     assert_int_equal(w->servers->at[0].note_step, 3);
@@ -360,18 +235,18 @@ TEST(shard_0_keeps_the_worker_state_also_of_a_push_that_goes_elsewhere, worker *
 }
 
 /* Steps wait for verdicts: so the shard that gets a gradient of the step has the state in its checkpoint. */
-TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, worker *w)
+TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, sharded *w)
 {
     pd_push_options options = { .worker_state = "place", .worker_state_bytes = 5 };
-    size_t home = places[BIAS].shard, bytes;
+    size_t home = sharded_places[BIAS].shard, bytes;
     char state[8];
     uint64_t at;
     pd_ticket_id ticket;
     pd_error err;
 
     w->client->shards->at[0]->core->settles = true;
-    take_step(w, 1);
-    prepare(w, 2);
+    sharded_take_step(w, 1);
+    sharded_prepare(w, 2);
     assert_int_equal(pd_client_push(w->client, &w->items[BIAS], 1, &options, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
     assert_int_equal(w->servers->at[home].note_step, 2);
@@ -389,7 +264,7 @@ TEST(a_worker_state_goes_with_a_gradient_where_shards_wait_for_each_other, worke
 }
 
 /* Pushes all parameters of step 1 with a worker state. Returns its step, as the worker gets it back. */
-static uint64_t give_state(worker *w)
+static uint64_t give_state(sharded *w)
 {
     pd_push_options options = { .worker_state = "place", .worker_state_bytes = 5 };
     size_t bytes;
@@ -398,26 +273,26 @@ static uint64_t give_state(worker *w)
     pd_error err;
 
     w->client->shards->at[0]->core->settles = true;
-    assert_int_equal(step(w, 1, &options, &err), PD_OK);
+    assert_int_equal(sharded_step(w, 1, &options, &err), PD_OK);
     assert_int_equal(pd_client_worker_state(w->client, state, sizeof state, &bytes, &at, &err), PD_OK);
     w->client->shards->at[0]->core->settles = false;
     return at;
 }
 
 /* Opens a client whose parameters are model state, except the first `others`. */
-static void set_up_model_state(worker *w, size_t others)
+static void set_up_model_state(sharded *w, size_t others)
 {
     pd_client_param list[N];
 
-    memcpy(list, params, sizeof list);
+    memcpy(list, sharded_params, sizeof list);
     for (size_t p = others; p < N; p++) list[p].model_state = true;
-    set_up_with(w, list);
+    sharded_set_up_with(w, list);
 }
 
 TEST(a_shard_of_model_state_alone_has_no_worker_states)
 {
-    static worker w;
-    size_t home = places[BIAS].shard;
+    static sharded w;
+    size_t home = sharded_places[BIAS].shard;
 
     set_up_model_state(&w, BIAS + 1);
     assert_int_equal(give_state(&w), 1);
@@ -425,13 +300,13 @@ TEST(a_shard_of_model_state_alone_has_no_worker_states)
         assert_int_equal(w.servers->at[s].came[PD_NOTE], s == home);
         assert_int_equal(w.servers->at[s].came[PD_RECALL], s == home);
     }
-    tear_down(&w);
+    sharded_tear_down(&w);
 }
 
 /* Each shard goes on and back alone, so the worker state of another one would be of other steps. */
 TEST(where_all_is_model_state_shard_0_has_the_worker_states)
 {
-    static worker w;
+    static sharded w;
 
     set_up_model_state(&w, 0);
     assert_int_equal(give_state(&w), 1);
@@ -439,18 +314,18 @@ TEST(where_all_is_model_state_shard_0_has_the_worker_states)
         assert_int_equal(w.servers->at[s].came[PD_NOTE], s == 0);
         assert_int_equal(w.servers->at[s].came[PD_RECALL], s == 0);
     }
-    tear_down(&w);
+    sharded_tear_down(&w);
 }
 
-TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, worker *w)
+TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, sharded *w)
 {
     static const int expected[SHARDS] = { 1, 0, 0 };
     pd_error err;
 
-    take_step(w, 1);
+    sharded_take_step(w, 1);
     assert_int_equal(pd_client_durable(w->client), 0); /* each has another one: 3, 4 and 5 */
     for (size_t s = 0; s < SHARDS; s++) w->servers->at[s].durable = 6;
-    take_step(w, 2);
+    sharded_take_step(w, 2);
     assert_int_equal(pd_client_durable(w->client), 6);
     assert_int_equal(pd_client_barrier(w->client, &err), PD_OK);
     assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
@@ -461,40 +336,40 @@ TEST(one_shard_has_the_barrier_and_all_have_checkpoints_and_farewells, worker *w
         assert_int_equal(w->servers->at[s].came[PD_CHECKPOINT], 2); /* the second one confirms the first */
         assert_int_equal(w->servers->at[s].came[PD_LEAVE], 1);
     }
-    assert_int_equal(step(w, 3, NULL, &err), PD_FAILED_PRECONDITION);
+    assert_int_equal(sharded_step(w, 3, NULL, &err), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "this worker has left the job"));
 }
 
-TEST(replaced_weights_go_to_all_shards, worker *w)
+TEST(replaced_weights_go_to_all_shards, sharded *w)
 {
     pd_error err;
 
-    take_step(w, 1);
+    sharded_take_step(w, 1);
     for (size_t p = 0; p < N; p++)
-        for (int64_t i = 0; i < sizes[p]; i++) w->weights[p][i] = w->expected[p][i] = (float)i;
+        for (int64_t i = 0; i < sharded_sizes[p]; i++) w->weights[p][i] = w->expected[p][i] = (float)i;
     assert_int_equal(pd_client_replace(w->client, w->items, N, 77, &err), PD_OK);
-    take_step(w, 2);
-    expect_weights(w);
+    sharded_take_step(w, 2);
+    sharded_expect_weights(w);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 77);
 }
 
-TEST(all_shards_learn_of_a_change_on_one, worker *w)
+TEST(all_shards_learn_of_a_change_on_one, sharded *w)
 {
     int before[SHARDS];
     pd_error err;
 
-    take_step(w, 1);
+    sharded_take_step(w, 1);
     for (size_t s = 0; s < SHARDS; s++) before[s] = w->servers->at[s].came[PD_INIT];
     w->weights[BIAS][0] = w->expected[BIAS][0] = 5;
     assert_int_equal(pd_client_replace(w->client, &w->items[BIAS], 1, 78, &err), PD_OK);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].came[PD_INIT], before[s] + 1);
-    take_step(w, 2);
-    expect_weights(w);
+    sharded_take_step(w, 2);
+    sharded_expect_weights(w);
     for (size_t s = 0; s < SHARDS; s++) assert_int_equal(w->servers->at[s].replaces, 78);
     assert_int_equal(pd_client_replace(w->client, w->items, 0, 79, &err), PD_INVALID_ARGUMENT);
 }
 
-TEST(notes_buffers_counts_and_random_numbers_are_those_of_one_handle, worker *w)
+TEST(notes_buffers_counts_and_random_numbers_are_those_of_one_handle, sharded *w)
 {
     pd_client_stats stats = pd_client_count(w->client);
     float *bias = pd_client_buffer(w->client, BIAS), *table = pd_client_buffer(w->client, TABLE), numbers[4];
@@ -518,201 +393,13 @@ TEST(notes_buffers_counts_and_random_numbers_are_those_of_one_handle, worker *w)
     assert_int_equal(stats.payload_in, sizeof(float) * (5 + 700 + MOST));
 }
 
-TEST(a_shard_that_comes_back_gets_its_requests_again, worker *w)
-{
-    for (uint64_t s = 1; s <= 6; s++) {
-        shard_server *server = &w->servers->at[s % SHARDS];
-        cut(server);
-        take_step(w, s);
-        expect_weights(w);
-    }
-}
-
-/* Makes a server lose the job, and ends its connection. */
-static void lose(shard_server *server)
-{
-    atomic_store(&server->initialised, false);
-    cut(server);
-}
-
-static void expect_lost(int rc, const pd_error *err)
-{
-    if (rc != PD_DATA_LOSS || strstr(err->text, "the server no longer has job") == NULL)
-        fail_msg("%s: %s", pd_code_name(rc), err->text);
-}
-
-TEST(a_shard_that_has_lost_the_job_ends_calls_that_wait_for_others, worker *w)
-{
-    pd_ticket_id ticket;
-    pd_error err = { 0 };
-
-    atomic_store(&w->servers->at[0].ignores, PD_PUSH_PULL);
-    prepare(w, 1);
-    assert_int_equal(pd_client_push_pull(w->client, &w->items[KERNEL], 1, NULL, &ticket, &err), PD_OK);
-    lose(&w->servers->at[2]);
-    expect_lost(pd_client_wait(w->client, ticket, 0, &err), &err);
-}
-
-TEST(a_shard_that_has_lost_the_job_ends_a_barrier, worker *w)
-{
-    pd_error err = { 0 };
-
-    atomic_store(&w->servers->at[0].ignores, PD_BARRIER);
-    lose(&w->servers->at[1]);
-    expect_lost(pd_client_barrier(w->client, &err), &err);
-}
-
-static void await_count(const atomic_int *count, int n)
-{
-    double end = pd_clock_seconds() + patient(10);
-
-    while (atomic_load(count) < n && pd_clock_seconds() < end) usleep(1000);
-    assert_int_equal(atomic_load(count), n);
-}
-
-TEST(a_shard_that_was_loaded_again_gets_requests_when_all_shards_are_there, worker *w)
-{
-    enum { FRAMES = (700 + SHARD_CHUNK - 1) / SHARD_CHUNK };
-    shard_server *at = w->servers->at;
-    pd_ticket_id ticket;
-    pd_error err = { 0 };
-
-    atomic_store(&at[0].ignores, PD_PUSH_PULL);
-    prepare(w, 1);
-    assert_int_equal(pd_client_push_pull(w->client, &w->items[KERNEL], 1, NULL, &ticket, &err), PD_OK);
-    await_count(&at[0].came[PD_PUSH_PULL], FRAMES);
-    atomic_store(&at[1].down, true);
-    while (atomic_load(&at[1].serves)) usleep(1000);
-    at[0].life++;
-    atomic_store(&at[0].ignores, PD_METHODS);
-    cut(&at[0]);
-    await_count(&at[0].came[PD_DECLARE], 2);
-    usleep(200000);
-    assert_int_equal(atomic_load(&at[0].came[PD_PUSH_PULL]), FRAMES);
-    atomic_store(&at[1].down, false);
-    assert_int_equal(pd_client_wait(w->client, ticket, 0, &err), PD_OK);
-    assert_int_equal(atomic_load(&at[0].came[PD_PUSH_PULL]), 2 * FRAMES);
-}
-
-/* Gives the job of a server another life, in which no step is durable yet. */
-static void go_back(shard_server *server)
-{
-    server->life++;
-    cut(server);
-}
-
-static void await_no_durable(const pd_client *client)
-{
-    double end = pd_clock_seconds() + patient(10);
-
-    while (pd_client_durable(client) > 0 && pd_clock_seconds() < end) usleep(1000);
-    assert_int_equal(pd_client_durable(client), 0);
-}
-
-/* A shard goes back while another one has yet to write the step. */
-TEST(a_step_that_a_shard_has_lost_meanwhile_is_asked_for_again, worker *w)
-{
-    shard_server *at = w->servers->at;
-    pd_error err = { 0 };
-
-    for (size_t s = 0; s < SHARDS; s++) at[s].durable = 6;
-    take_step(w, 1);
-    assert_int_equal(pd_client_durable(w->client), 6);
-    atomic_store(&at[0].ignores, PD_CHECKPOINT);
-    w->client->slice = 0.05;
-    while (atomic_load(&at[1].came[PD_CHECKPOINT]) == 0 || atomic_load(&at[2].came[PD_CHECKPOINT]) == 0)
-        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
-    go_back(&at[1]);
-    await_count(&at[1].came[PD_DECLARE], 2);
-    await_no_durable(w->client);
-    atomic_store(&at[0].ignores, PD_METHODS);
-    cut(&at[0]);
-    w->client->slice = patient(20);
-    assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
-    assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 3);
-}
-
-/* A shard goes back after it has answered, and before the last one has. The worker learns that with the next answer. */
-TEST(a_durable_step_counts_once_all_shards_have_confirmed_it, worker *w)
-{
-    shard_server *at = w->servers->at;
-    pd_error err = { 0 };
-
-    take_step(w, 1);
-    atomic_store(&at[0].ignores, PD_CHECKPOINT);
-    w->client->slice = 0.05;
-    while (atomic_load(&at[1].came[PD_CHECKPOINT]) == 0 || atomic_load(&at[2].came[PD_CHECKPOINT]) == 0)
-        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
-    atomic_store(&at[1].ignores, PD_CHECKPOINT);
-    atomic_store(&at[0].ignores, PD_METHODS);
-    cut(&at[0]);
-    while (atomic_load(&at[1].came[PD_CHECKPOINT]) == 1)
-        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
-    go_back(&at[1]);
-    atomic_store(&at[1].ignores, PD_METHODS);
-    w->client->slice = patient(20);
-    assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
-    for (size_t s = 0; s < SHARDS; s++) assert_in_range(atomic_load(&at[s].came[PD_CHECKPOINT]), 4, 6);
-}
-
-TEST(a_worker_leaves_shards_that_answer_at_different_times, worker *w)
-{
-    shard_server *at = w->servers->at;
-    pd_error err = { 0 };
-
-    atomic_store(&at[0].ignores, PD_LEAVE);
-    w->client->slice = 0.05;
-    while (atomic_load(&at[1].came[PD_LEAVE]) == 0 || atomic_load(&at[2].came[PD_LEAVE]) == 0)
-        assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
-    assert_int_equal(pd_client_leave(w->client, &err), PD_DEADLINE_EXCEEDED);
-    atomic_store(&at[0].ignores, PD_METHODS);
-    cut(&at[0]);
-    w->client->slice = patient(20);
-    assert_int_equal(pd_client_leave(w->client, &err), PD_OK);
-    assert_int_equal(atomic_load(&at[1].came[PD_LEAVE]), 1);
-    assert_int_equal(step(w, 1, NULL, &err), PD_FAILED_PRECONDITION);
-}
-
 /* ---- without a handle that is open ---- */
-
-/* A shard goes back while the parameters are declared to another one. The program has seen no weights. */
-TEST_WITH(NULL, NULL, a_program_that_declares_follows_a_shard_that_goes_back, void **unused)
-{
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
-    pd_client_options options = options_of(&w);
-    shard_server *at = w.servers->at;
-    pd_error err = { 0 };
-    int rc;
-
-    (void)unused;
-    for (size_t s = 0; s < SHARDS; s++) atomic_store(&at[s].initialised, true);
-    for (size_t i = 0; i < SHARD_HANDLES; i++) at[1].step[i] = 1;
-    atomic_store(&at[2].ignores, PD_DECLARE);
-    options.slice = 0.1;
-    options.window = 4;
-    if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
-    rc = pd_client_declare(w.client, params, N, &err);
-    await_count(&at[1].came[PD_DECLARE], 1);
-    usleep(100000); /* until it is answered */
-    for (size_t i = 0; i < SHARD_HANDLES; i++) at[1].step[i] = 0;
-    cut(&at[1]);
-    await_count(&at[1].came[PD_DECLARE], 2);
-    usleep(100000);
-    pd_shards_go_back_together(w.client->shards); /* as a call that waits does */
-    atomic_store(&at[2].ignores, PD_METHODS);
-    cut(&at[2]);
-    while (rc == PD_DEADLINE_EXCEEDED) rc = pd_client_declare(w.client, params, N, &err);
-    if (rc != PD_OK) fail_msg("%s: %s", pd_code_name(rc), err.text);
-    for (size_t p = 0; p < N; p++) assert_int_equal(pd_client_step(w.client, p), 0);
-    pd_client_close(w.client);
-    shard_servers_end(w.servers);
-}
 
 /* A shard closes a step while the first weights come. */
 TEST_WITH(NULL, NULL, the_first_weights_are_of_one_step, void **unused)
 {
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
-    pd_client_options options = options_of(&w);
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
+    pd_client_options options = sharded_options(&w);
     void *weights[N] = { w.weights[0], w.weights[1], w.weights[2] };
     pd_error err = { 0 };
 
@@ -724,7 +411,7 @@ TEST_WITH(NULL, NULL, the_first_weights_are_of_one_step, void **unused)
     }
     options.slice = 0.1;
     if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
-    while (pd_client_declare(w.client, params, N, &err) == PD_DEADLINE_EXCEEDED) continue;
+    while (pd_client_declare(w.client, sharded_params, N, &err) == PD_DEADLINE_EXCEEDED) continue;
     for (size_t i = 0; i < SHARD_HANDLES; i++) w.servers->at[0].step[i] = 1;
     assert_int_equal(pd_client_init(w.client, weights, &err), PD_DEADLINE_EXCEEDED);
     for (size_t s = 1; s < SHARDS; s++)
@@ -738,14 +425,14 @@ TEST_WITH(NULL, NULL, the_first_weights_are_of_one_step, void **unused)
 /* One shard refuses to give weights, another one would give them later. */
 TEST_WITH(NULL, NULL, a_call_that_fails_writes_no_weights_later, void **unused)
 {
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
     void *weights[N] = { w.weights[0], w.weights[1], w.weights[2] };
     pd_error err = { 0 };
 
     (void)unused;
     for (size_t s = 0; s < SHARDS; s++) atomic_store(&w.servers->at[s].initialised, true);
-    open_client(&w);
-    declare(&w, params);
+    sharded_open(&w);
+    sharded_declare(&w, sharded_params);
     atomic_store(&w.servers->at[0].late_ms, 100);
     atomic_store(&w.servers->at[2].refuses, PD_PULL);
     atomic_store(&w.servers->at[2].code, PD_DEADLINE_EXCEEDED);
@@ -765,8 +452,8 @@ TEST_WITH(NULL, NULL, a_call_that_fails_writes_no_weights_later, void **unused)
 /* The shards are two steps apart, and none has a checkpoint. A call of the program is shorter than each look. */
 TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void **unused)
 {
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
-    pd_client_options options = options_of(&w);
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
+    pd_client_options options = sharded_options(&w);
     double end = pd_clock_seconds() + patient(20);
     pd_error err = { 0 };
     bool waited = false;
@@ -778,7 +465,7 @@ TEST_WITH(NULL, NULL, short_calls_find_that_shards_have_no_step_in_common, void 
     options.slice = 0.02;
     if (pd_client_open(&w.client, &options, &err) != PD_OK) fail_msg("%s", err.text);
     do {
-        rc = pd_client_declare(w.client, params, N, &err);
+        rc = pd_client_declare(w.client, sharded_params, N, &err);
         waited = waited || (atomic_load(&w.servers->at[1].came[PD_DECLARE]) == 1 &&
                             strstr(err.text, "the shards have not come to one step") != NULL);
     } while (rc == PD_DEADLINE_EXCEEDED && pd_clock_seconds() < end);
@@ -794,23 +481,23 @@ TEST_WITH(NULL, NULL, a_rank_pushes_its_range_of_a_cut_parameter, void **unused)
     /* elements 250 to 850: 50 of the first portion, all of the second, 50 of the third */
     enum { START = 250, END = 850 };
     pd_client_param ranged[N];
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
     const shard_server *at = w.servers->at;
     pd_ticket_id ticket;
     pd_error err;
 
     (void)unused;
-    memcpy(ranged, params, sizeof ranged);
+    memcpy(ranged, sharded_params, sizeof ranged);
     ranged[TABLE].ranged = true;
     ranged[TABLE].start = START;
     ranged[TABLE].end = END;
-    open_client(&w);
-    declare(&w, ranged);
-    init(&w);
+    sharded_open(&w);
+    sharded_declare(&w, ranged);
+    sharded_init(&w);
     assert_true(at[1].weights[N][249] == 0 && at[1].weights[N][250] == 2000);
     assert_true(at[0].weights[N + 1][0] == 2050);
     assert_true(at[1].weights[N + 2][49] == 2599 && at[1].weights[N + 2][50] == 0);
-    prepare(&w, 1);
+    sharded_prepare(&w, 1);
     assert_int_equal(pd_client_push_pull(w.client, w.items, N, NULL, &ticket, &err), PD_OK);
     assert_int_equal(pd_client_wait(w.client, ticket, 0, &err), PD_OK);
     for (int64_t i = 0; i < END - START; i++)
@@ -822,21 +509,21 @@ TEST_WITH(NULL, NULL, a_rank_pushes_its_range_of_a_cut_parameter, void **unused)
 /* Opens a client for servers that differ in one thing, and declares. Returns the error. */
 static int try_with(shard_servers *servers, pd_error *err)
 {
-    worker w = { .servers = servers };
-    pd_client_options options = options_of(&w);
+    sharded w = { .servers = servers };
+    pd_client_options options = sharded_options(&w);
     int rc;
 
     options.deadline = patient(3);
     rc = pd_client_open(&w.client, &options, err);
     if (rc != PD_OK) return rc;
-    rc = pd_client_declare(w.client, params, N, err);
+    rc = pd_client_declare(w.client, sharded_params, N, err);
     pd_client_close(w.client);
     return rc;
 }
 
 TEST_WITH(NULL, NULL, shards_that_do_not_fit_together_are_refused_and_named, void **unused)
 {
-    shard_servers *servers = shard_servers_start(SHARDS, places, N);
+    shard_servers *servers = shard_servers_start(SHARDS, sharded_places, N);
     char name[64];
     pd_error err;
 
@@ -863,7 +550,7 @@ TEST_WITH(NULL, NULL, shards_that_do_not_fit_together_are_refused_and_named, voi
 
 TEST_WITH(NULL, NULL, a_shard_that_is_not_there_is_named, void **unused)
 {
-    shard_servers *servers = shard_servers_start(SHARDS, places, N);
+    shard_servers *servers = shard_servers_start(SHARDS, sharded_places, N);
     pd_error err;
 
     (void)unused;
@@ -883,8 +570,8 @@ static void keep_notice(void *arg, const char *text)
 
 TEST_WITH(NULL, NULL, other_kernels_on_a_shard_are_told_to_the_user, void **unused)
 {
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
-    pd_client_options options = options_of(&w);
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
+    pd_client_options options = sharded_options(&w);
     char notices[2000] = "";
     pd_error err;
 
@@ -901,28 +588,28 @@ TEST_WITH(NULL, NULL, other_kernels_on_a_shard_are_told_to_the_user, void **unus
 
 TEST_WITH(NULL, NULL, a_declaration_that_one_shard_refuses_can_be_corrected, void **unused)
 {
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
     pd_error err;
 
     (void)unused;
-    open_client(&w);
+    sharded_open(&w);
     atomic_store(&w.servers->at[1].refuses, PD_DECLARE);
     atomic_store(&w.servers->at[1].code, PD_RESOURCE_EXHAUSTED);
     atomic_store(&w.servers->at[1].refusals, 1);
-    assert_int_equal(pd_client_declare(w.client, params, N, &err), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(pd_client_declare(w.client, sharded_params, N, &err), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "shard 1 (tcp://"));
-    declare(&w, params);
-    init(&w);
-    take_step(&w, 1);
-    expect_weights(&w);
+    sharded_declare(&w, sharded_params);
+    sharded_init(&w);
+    sharded_take_step(&w, 1);
+    sharded_expect_weights(&w);
     pd_client_close(w.client);
     shard_servers_end(w.servers);
 }
 
 TEST_WITH(NULL, NULL, a_handle_that_joins_later_waits_for_all_shards, void **unused)
 {
-    worker w = { .servers = shard_servers_start(SHARDS, places, N) };
-    pd_client_options options = options_of(&w);
+    sharded w = { .servers = shard_servers_start(SHARDS, sharded_places, N) };
+    pd_client_options options = sharded_options(&w);
     pd_error err;
     int rc;
 
@@ -945,7 +632,7 @@ TEST_WITH(NULL, NULL, a_handle_that_joins_later_waits_for_all_shards, void **unu
 
 /* A thread that pushes one parameter step by step, while others push other parameters of the same handle. */
 typedef struct pusher {
-    worker *w;
+    sharded *w;
     size_t param;
     pthread_t thread;
     char failure[600];
@@ -967,11 +654,11 @@ static void *push_alone(void *arg)
     return NULL;
 }
 
-TEST(several_threads_push_over_one_handle, worker *w)
+TEST(several_threads_push_over_one_handle, sharded *w)
 {
     pusher pushers[N];
 
-    prepare(w, 1);
+    sharded_prepare(w, 1);
     for (size_t p = 0; p < N; p++) {
         pushers[p] = (pusher){ .w = w, .param = p };
         pthread_create(&pushers[p].thread, NULL, push_alone, &pushers[p]);
@@ -979,6 +666,6 @@ TEST(several_threads_push_over_one_handle, worker *w)
     for (size_t p = 0; p < N; p++) pthread_join(pushers[p].thread, NULL);
     for (size_t p = 0; p < N; p++) assert_string_equal(pushers[p].failure, "");
     for (size_t p = 0; p < N; p++)
-        for (int64_t i = 0; i < sizes[p]; i++) w->expected[p][i] -= 30 * w->gradients[p][i];
-    expect_weights(w);
+        for (int64_t i = 0; i < sharded_sizes[p]; i++) w->expected[p][i] -= 30 * w->gradients[p][i];
+    sharded_expect_weights(w);
 }

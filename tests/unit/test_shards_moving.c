@@ -155,6 +155,19 @@ TEST(shard_0_moves_like_any_other, worker *w)
     take_steps(w, 2);
 }
 
+TEST(all_shards_may_be_gone_at_once_if_one_is_found_at_a_spare, worker *w)
+{
+    begin_with_all(w);
+    take_steps(w, 2);
+    sleep(1); /* the table has come, with the spare */
+    for (size_t i = 0; i < SHARDS; i++) stop(&w->servers->at[i]);
+    shard_servers_move(w->servers, 1, SPARE, false);
+    while (!atomic_load(&w->servers->at[SPARE].serves)) usleep(1000);
+    atomic_store(&w->servers->at[0].down, false);
+    atomic_store(&w->servers->at[2].down, false);
+    take_steps(w, 2);
+}
+
 TEST(one_address_opens_all_shards_of_a_cluster_with_a_table, worker *w)
 {
     char url[32];

@@ -3,7 +3,7 @@
 #include "test.h"
 #include "conversation.h"
 #include "loop.h"
-#include "pd_cluster.h"
+#include "cluster_table.h"
 #include "scene.h"
 
 typedef struct world {
@@ -38,6 +38,7 @@ static void set_up(world *w)
     w->table.n_spares = 1;
     strcpy(w->table.spares[0].name, "host9");
     strcpy(w->table.spares[0].http, "http://host9:8080");
+    strcpy(w->table.spares[0].url, "tcp://host9:7070");
 }
 
 static void tear_down(world *w)
@@ -124,6 +125,7 @@ TEST(shards_lists_owners_and_spares, world *w)
     assert_int_equal(reply->n_spares, 1);
     assert_string_equal(reply->spares[0]->name, "host9");
     assert_string_equal(reply->spares[0]->http, "http://host9:8080");
+    assert_string_equal(reply->spares[0]->url, "tcp://host9:7070");
     close(fd);
 }
 
@@ -149,6 +151,7 @@ TEST(the_largest_table_fits_into_a_frame, world *w)
         memset(w->table.shards[i].url, 'u', PD_CLUSTER_URL - 1);
         memset(w->table.shards[i].http, 'h', PD_CLUSTER_URL - 1);
         memset(w->table.spares[i].http, 'h', PD_CLUSTER_URL - 1);
+        memset(w->table.spares[i].url, 'u', PD_CLUSTER_URL - 1);
     }
     reply = ask_shards(w->s, fd);
     assert_int_equal(reply->n_shards, PD_MAX_SHARDS);

@@ -13,8 +13,9 @@ typedef struct notes {
     int n_failed;
     pd_wait *ends; /* a request that is forgotten when another one fails, as when its connection closes; or NULL */
     pd_error error;
-    int out;   /* number of published versions not released yet */
-    int asked; /* number of requests for weights to evaluate with */
+    int out;      /* number of published versions not released yet */
+    int asked;    /* number of requests for weights to evaluate with */
+    bool starves; /* there is no memory for them */
 } notes;
 
 static void on_resolved(void *arg, pd_wait *wait)
@@ -39,13 +40,13 @@ static void on_released(void *arg, pd_published *published)
     free(published);
 }
 
-static void on_asks(void *arg, pd_request *request)
+static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t param)
 {
     notes *n = arg;
 
-    assert_int_equal(request->kind, PD_REQ_READ_OUT);
+    assert_true(wait->evaluates && number == 1 && param < 4);
     n->asked++;
-    pd_request_free(request);
+    return n->starves ? PD_NO_MEMORY : PD_OK;
 }
 
 static void set_up(notes *n)
@@ -607,7 +608,6 @@ static pd_wait *evaluate(uint64_t step, uint32_t first, size_t count)
     pd_wait *wait = wait_for(step, false, true, first, count);
 
     wait->evaluates = true;
-    for (size_t i = 0; i < count; i++) wait->at[i].ask = pd_request_read_out(1, first + (uint32_t)i);
     return wait;
 }
 
@@ -621,13 +621,6 @@ static void read_out(notes *n, uint32_t param, uint64_t version, bool own, bool 
         n->out++;
     }
     pd_version_table_close(n->versions, 1, &closed);
-}
-
-static void end_pull(notes *n, pd_wait *wait)
-{
-    pd_version_table_forget(n->versions, wait);
-    for (size_t i = 0; i < wait->n; i++) pd_request_free(wait->at[i].ask);
-    free(wait);
 }
 
 TEST(weights_to_evaluate_with_are_asked_for_when_the_step_is_there, notes *n)
@@ -646,9 +639,9 @@ TEST(weights_to_evaluate_with_are_asked_for_when_the_step_is_there, notes *n)
     assert_int_equal(n->n_resolved, 2);
     assert_ptr_equal(first->at[0].published, second->at[0].published);
     assert_int_equal(first->at[0].version, 2);
-    end_pull(n, first);
+    drop(n, first);
     assert_int_equal(n->out, 2); /* the published weights, and those that the second pull has */
-    end_pull(n, second);
+    drop(n, second);
     assert_int_equal(n->out, 1);
 }
 
@@ -666,7 +659,7 @@ TEST(weights_without_an_average_are_those_that_were_published, notes *n)
     assert_int_equal(n->n_resolved, 1);
     assert_int_equal(n->out, 3);
     assert_non_null(pull->at[0].published);
-    end_pull(n, pull);
+    drop(n, pull);
 }
 
 TEST(readers_that_have_gone_leave_nothing_behind, notes *n)
@@ -675,12 +668,12 @@ TEST(readers_that_have_gone_leave_nothing_behind, notes *n)
 
     close_round(n, 0, 1, PD_STEPPED, true);
     assert_false(pd_version_table_wait(n->versions, 1, pull));
-    end_pull(n, pull);
+    drop(n, pull);
     read_out(n, 0, 1, true, false);
     assert_int_equal(n->out, 1);
     assert_false(pd_version_table_wait(n->versions, 1, next)); /* nothing is kept: it asks again */
     assert_int_equal(n->asked, 2);
-    end_pull(n, next);
+    drop(n, next);
 }
 
 TEST(readers_fail_without_memory_and_with_their_job, notes *n)
@@ -699,6 +692,27 @@ TEST(readers_fail_without_memory_and_with_their_job, notes *n)
     pd_version_table_drop(n->versions, 1, &gone);
     assert_int_equal(n->n_failed, 2);
     assert_int_equal(n->error.code, PD_ABORTED);
-    end_pull(n, pull);
-    end_pull(n, last);
+    drop(n, pull);
+    drop(n, last);
+}
+
+TEST(without_memory_the_store_is_asked_again_later, notes *n)
+{
+    pd_wait *pull = evaluate(1, 0, 1), *gone = evaluate(1, 1, 1);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    close_round(n, 1, 1, PD_STEPPED, true);
+    n->starves = true;
+    assert_false(pd_version_table_wait(n->versions, 1, pull));
+    assert_false(pd_version_table_wait(n->versions, 1, gone));
+    drop(n, gone);
+    pd_version_table_ask_again(n->versions);
+    assert_int_equal(n->asked, 3);
+    n->starves = false;
+    pd_version_table_ask_again(n->versions);
+    pd_version_table_ask_again(n->versions);
+    assert_int_equal(n->asked, 4);
+    read_out(n, 0, 1, true, false);
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, pull);
 }

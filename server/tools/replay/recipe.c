@@ -1,100 +1,13 @@
 /* recipe.c - reads the optimizer and its hyperparameters from the configuration of a recorded run. */
-#include "recipe_parts.h"
+#include "recipe.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns a JSON number, string or flag as text for pd_hypers_set, which sets a hyperparameter. NULL: the value is
- * a list, an object or null. */
-static const char *scalar_text(const json_t *value, char *text, size_t size)
-{
-    switch (json_typeof(value)) {
-    case JSON_TRUE: return "yes";
-    case JSON_FALSE: return "no";
-    case JSON_STRING: return json_string_value(value);
-    case JSON_INTEGER: snprintf(text, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); return text;
-    case JSON_REAL: snprintf(text, size, "%.17g", json_real_value(value)); return text;
-    default: return NULL;
-    }
-}
-
-/* Writes a schedule such as {"schedule": "linear_warmup", "peak": 0.1} as text for pd_hypers_set:
- * linear_warmup(peak=0.1). */
-static void print_schedule(FILE *out, const json_t *schedule)
-{
-    const char *key, *separator = "";
-    char number[40];
-    json_t *value;
-
-    fprintf(out, "%s(", json_string_value(json_object_get(schedule, "schedule")));
-    json_object_foreach((json_t *)schedule, key, value)
-    {
-        const char *argument = scalar_text(value, number, sizeof number);
-        if (strcmp(key, "schedule") == 0) continue;
-        fprintf(out, "%s%s=%s", separator, key, argument != NULL ? argument : "");
-        separator = ",";
-    }
-    fputc(')', out);
-}
-
-/* Writes a list such as [0.9, 0.999] as text for pd_hypers_set: (0.9,0.999). */
-static void print_list(FILE *out, const json_t *list)
-{
-    char number[40];
-    json_t *value;
-    size_t i;
-
-    json_array_foreach(list, i, value)
-    {
-        const char *item = scalar_text(value, number, sizeof number);
-        fprintf(out, "%s%s", i > 0 ? "," : "(", item != NULL ? item : "");
-    }
-    fputs(i > 0 ? ")" : "()", out);
-}
-
-/* Sets a hyperparameter whose JSON value is a list or an object: `print` writes it as text for pd_hypers_set. */
-int pd_recipe_set_printed(pd_hypers *hypers, const char *name, const json_t *value,
-                          void (*print)(FILE *out, const json_t *value), pd_error *err)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    int rc;
-
-    if (out == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    print(out, value);
-    rc = fclose(out) != 0 ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_hypers_set(hypers, name, text, err);
-    free(text);
-    return rc;
-}
-
-/* Returns true if the optimizer has a hyperparameter of this name, or a list of them ("betas" for "betas[0]"). */
-static bool has(const pd_optimizer_ops *row, const char *name)
-{
-    char first[96];
-
-    snprintf(first, sizeof first, "%.64s[0]", name);
-    return pd_hypers_find(row, name) >= 0 || pd_hypers_find(row, first) >= 0;
-}
-
-/* Sets a hyperparameter from a JSON number, word or flag, from a list such as [0.9, 0.999], or from a schedule such
- * as {"schedule": "linear_warmup", "peak": 0.1}. PD_UNIMPLEMENTED: the optimizer has no such hyperparameter. */
-int pd_recipe_set_value(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
-{
-    char number[40];
-    const char *text = scalar_text(value, number, sizeof number);
-
-    if (!has(hypers->row, name))
-        return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name,
-                       pd_optimizer_name(hypers->row));
-    if (text != NULL) return pd_hypers_set(hypers, name, text, err);
-    if (json_is_string(json_object_get(value, "schedule")))
-        return pd_recipe_set_printed(hypers, name, value, print_schedule, err);
-    if (json_is_array(value)) return pd_recipe_set_printed(hypers, name, value, print_list, err);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
-}
+#include "recipe_meta.h"
+#include "recipe_values.h"
 
 /* Writes the key of a pair as text for pd_pairs_read (axes.h): in single quotes, with each quote inside doubled. */
 static void print_key(FILE *out, const char *key)
@@ -109,10 +22,10 @@ static void print_key(FILE *out, const char *key)
 static void print_rule(FILE *out, const json_t *rule)
 {
     char number[40];
-    const char *word = json_is_array(rule) ? NULL : scalar_text(rule, number, sizeof number);
+    const char *word = json_is_array(rule) ? NULL : pd_recipe_scalar(rule, number, sizeof number);
 
     if (json_is_array(rule))
-        print_list(out, rule);
+        pd_recipe_print_list(out, rule);
     else
         fputs(word != NULL ? word : "none", out);
 }
@@ -408,25 +321,6 @@ static int finish_google(pd_hypers *hypers, const json_t *config, pd_error *err)
     if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states")))
         rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
     return rc;
-}
-
-/* Sets several hyperparameters from an object such as {"type": "adam", "beta2": 0.999}: NAME to adam, and NAME.beta2 to
- * 0.999. Without "type", NAME itself is not set. */
-int pd_recipe_set_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)object, key, value)
-    {
-        bool choice = strcmp(key, "type") == 0;
-        char member[160];
-        int rc;
-        if (json_is_null(value)) continue;
-        snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
-        if ((rc = pd_recipe_set_value(hypers, member, value, err)) != PD_OK) return rc;
-    }
-    return PD_OK;
 }
 
 static int set_meta(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
@@ -874,4 +768,13 @@ char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)
     if (fclose(out) == 0) return text;
     free(text);
     return NULL;
+}
+
+int pd_recipe_take_bases(pd_recipe *recipe, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < recipe->n_groups; i++)
+        rc = pd_hypers_set(&recipe->groups[i], "precondition_frequency", "1000000000", err);
+    return rc;
 }

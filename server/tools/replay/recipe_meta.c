@@ -1,8 +1,10 @@
 /* recipe_meta.c - reads the hyperparameters of a run of Meta's Shampoo of 2026, whose configuration consists of objects
  * with the names of upstream's classes, such as {"type": "AdamPreconditionerConfig", "beta2": 0.95}. */
+#include "recipe_meta.h"
+
 #include <string.h>
 
-#include "recipe_parts.h"
+#include "recipe_values.h"
 
 /* Sets a hyperparameter to the name of a class without what follows the word `end`: "Adam" for
  * AdamPreconditionerConfig. */
@@ -195,13 +197,4 @@ bool pd_recipe_meta_has_bases(const json_t *config)
     const char *type = json_string_value(json_object_get(json_object_get(config, "preconditioner_config"), "type"));
 
     return type != NULL && strncmp(type, "Eigendecomposed", strlen("Eigendecomposed")) == 0;
-}
-
-int pd_recipe_take_bases(pd_recipe *recipe, pd_error *err)
-{
-    int rc = PD_OK;
-
-    for (size_t i = 0; rc == PD_OK && i < recipe->n_groups; i++)
-        rc = pd_hypers_set(&recipe->groups[i], "precondition_frequency", "1000000000", err);
-    return rc;
 }
