@@ -40,14 +40,29 @@ void shampoo_take(pd_hypers *hypers, const char *row, const char *list)
     }
 }
 
+/* Hyperparameters with texts, from which copies borrow: they live until the program ends. */
+static struct kept {
+    pd_hypers hypers;
+    struct kept *next;
+} * all_kept;
+
 pd_hypers shampoo_hypers(const char *row, const char *list)
 {
-    pd_hypers hypers;
+    struct kept *made = calloc(1, sizeof *made);
+    pd_hypers plain;
     pd_error err;
 
-    shampoo_take(&hypers, row, list);
-    if (pd_hypers_check(&hypers, &err) != PD_OK) fail_msg("%s", err.text);
-    return hypers;
+    assert_non_null(made);
+    shampoo_take(&made->hypers, row, list);
+    if (pd_hypers_check(&made->hypers, &err) != PD_OK) fail_msg("%s", err.text);
+    if (made->hypers.texts != NULL || made->hypers.schedules != NULL) {
+        made->next = all_kept;
+        all_kept = made;
+        return made->hypers;
+    }
+    plain = made->hypers;
+    free(made);
+    return plain;
 }
 
 void shampoo_assert_refused(const char *row, const char *name, const char *value, const char *part)
