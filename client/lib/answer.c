@@ -494,6 +494,7 @@ static void left(pd_core *core)
     pd_fail(&error, PD_FAILED_PRECONDITION, "this worker has left the job");
     core->end.left = core->end.error.code == PD_OK;
     pd_core_end(core, &error);
+    pd_relay_left(core);
 }
 
 /* Returns whether a request of this method waits for the next server if this server shuts down: a worker's requests do,

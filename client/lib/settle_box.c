@@ -32,6 +32,7 @@ typedef struct entry {
 typedef struct shard {
     bool here;       /* its core has a connection on which the parameters are declared */
     bool joined;     /* it is here, and its steps need verdicts */
+    bool left;       /* the worker has left the job there */
     uint64_t closed; /* number of steps that it had closed when it joined */
     bool asking;     /* an ask is under way, for the first tally at or after this step and phase */
     uint64_t ask_step;
@@ -238,12 +239,20 @@ void pd_settle_box_gone(pd_settle_box *box, uint32_t number)
     pthread_mutex_unlock(&box->lock);
 }
 
+void pd_settle_box_left(pd_settle_box *box, uint32_t number)
+{
+    pthread_mutex_lock(&box->lock);
+    box->shards[number].left = true;
+    wake_others(box, number);
+    pthread_mutex_unlock(&box->lock);
+}
+
 bool pd_settle_box_all_here(pd_settle_box *box)
 {
     bool all = true;
 
     pthread_mutex_lock(&box->lock);
-    for (uint32_t i = 0; i < box->n; i++) all = all && box->shards[i].here;
+    for (uint32_t i = 0; i < box->n; i++) all = all && (box->shards[i].here || box->shards[i].left);
     pthread_mutex_unlock(&box->lock);
     return all;
 }

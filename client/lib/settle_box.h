@@ -59,7 +59,10 @@ typedef struct pd_settle_frame {
 /* Tells the box that the shard has accepted the declared parameters on a new connection, and how many steps it has
  * closed. `settles`: its steps need verdicts. */
 void pd_settle_box_joined(pd_settle_box *box, uint32_t number, bool settles, uint64_t closed);
-/* Returns whether all shards have joined on their present connections, also if their steps need no verdicts. */
+/* Tells the box that the worker has left the job on the shard, so that no other core waits for it any more. */
+void pd_settle_box_left(pd_settle_box *box, uint32_t number);
+/* Returns whether all shards that the worker has not left have joined on their present connections, also if their steps
+ * need no verdicts. */
 bool pd_settle_box_all_here(pd_settle_box *box);
 /* Tells the box that the connection to the shard has ended. */
 void pd_settle_box_gone(pd_settle_box *box, uint32_t number);

@@ -31,6 +31,11 @@ void pd_relay_down(pd_core *core)
     pd_settle_box_gone(core->settling.box, core->setup.shard);
 }
 
+void pd_relay_left(pd_core *core)
+{
+    if (core->settling.box != NULL) pd_settle_box_left(core->settling.box, core->setup.shard);
+}
+
 /* Queues a frame of the box. Returns its request id; 0: it was not queued. */
 static uint64_t post(pd_core *core, const pd_settle_frame *frame)
 {

@@ -14,6 +14,8 @@ void pd_relay_declared(pd_core *core, bool settles);
 bool pd_relay_holds(const pd_core *core);
 /* Called when the connection has ended. */
 void pd_relay_down(pd_core *core);
+/* Called when the worker has left the job on this shard: cores whose shards load the job again do not wait for it. */
+void pd_relay_left(pd_core *core);
 /* Queues an ask and a verdict, if the box has some for this core. */
 void pd_relay_tick(pd_core *core);
 /* Takes the answer to an ask or to a verdict, the request with this id; `refusal` NULL: it is no error. */

@@ -323,6 +323,28 @@ TEST(a_job_whose_steps_need_no_verdicts_is_asked_nothing)
     pd_settle_box_free(box);
 }
 
+/* A shard that is killed while the worker leaves would else hold its Leave back for ever. */
+TEST(a_shard_that_was_left_is_waited_for_no_more)
+{
+    int fd = eventfd(0, EFD_NONBLOCK);
+    pd_settle_box *box;
+    eventfd_t count;
+
+    assert_int_equal(pd_settle_box_new(&box, 2, 0, NULL), PD_OK);
+    pd_settle_box_joined(box, 0, false, 5);
+    pd_settle_box_joined(box, 1, false, 5);
+    pd_settle_box_wake(box, 1, fd);
+    pd_settle_box_gone(box, 0);
+    assert_false(pd_settle_box_all_here(box));
+    assert_int_equal(eventfd_read(fd, &count), -1);
+    pd_settle_box_left(box, 0);
+    assert_true(pd_settle_box_all_here(box));
+    assert_int_equal(eventfd_read(fd, &count), 0);
+    pd_settle_box_wake(box, 1, -1);
+    pd_settle_box_free(box);
+    close(fd);
+}
+
 TEST(the_other_cores_are_woken_when_a_verdict_is_there)
 {
     pd_settle_box *box = two();
