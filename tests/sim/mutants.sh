@@ -18,7 +18,7 @@ for mutant in roots_largest_first@1201 leave_incoming request_zero close_counts_
     damping_lost_for_single hyper_of_excluded@400 scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
     welcome_waited_for removed_though_whole joiner_before_declared share_used_by_late share_lost_with_rank \
     lost_data_carried@2500 pushed_again_as_next \
-    group_counts_in_part@301 kicked_comes_back barrier_counts_removed \
+    group_counts_in_part@301 kicked_comes_back@301 barrier_counts_removed \
     old_generation_pushes; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
@@ -30,8 +30,8 @@ done
 # Those of checkpoints and WALs, in plans with crashes.
 for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
     old_removed_first failed_counts cut_without_rest worker_state_of_another_step counted_in_cut_and_again \
-    window_forgets barriers_forgotten barriers_of_others@158 image_forgets_roots record_durable_unwritten \
-    recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@400 \
+    window_forgets barriers_forgotten barriers_of_others@459 image_forgets_roots record_durable_unwritten \
+    recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@1600 \
     end_unsynced decisions_unread@334 resize_forgets_last resize_forgets_worker_states resize_undurable \
     repeated_given_up@6822; do
     first=1
