@@ -18,9 +18,9 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+#endif
 
 WITH_THREADS();
-#endif
 
 /* An optimizer row with `roots` preconditioner tasks per step. Each task records properties of the thread that runs it,
  * and waits while the gate is shut. */
