@@ -166,7 +166,7 @@ static pd_client *open_rank(rank *r)
                                     .window = 1000,
                                     .quiet = true };
     pd_client_param params[TENSORS];
-    char names[TENSORS][8];
+    char names[TENSORS][16];
     pd_error err = { 0 };
 
     for (int p = 0; p < TENSORS; p++) {
@@ -361,7 +361,7 @@ TEST(paramctl_asks_all_shards_by_the_address_of_one_and_tells_who_owns_them)
     assert_says("spare ");
     assert_int_equal(paramctl("params j"), 0);
     for (int p = 0; p < TENSORS; p++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "p%d", p);
         assert_says(name); /* whatever shard it lies on */
     }
