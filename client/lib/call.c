@@ -262,7 +262,8 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     (*op)->n = n;
     for (size_t i = 0; i < n; i++) {
         items[i].outcome = 0;
-        items[i].step = items[i].version = 0;
+        items[i].step = 0;
+        items[i].version = method == PD_PULL ? PD_UNANSWERED : 0;
     }
     return PD_OK;
 }
@@ -372,12 +373,44 @@ static int pull_fragment(pd_core *core, pd_op *op, uint32_t fragment, uint64_t m
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
+/* Pulls the torn items of an operation again. All ranks count, so few rounds can close while this one waits. */
+static int pull_torn(pd_core *core, pd_op *op, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (op->levels == MOST_LEVELS)
+        return pd_fail(err, PD_ABORTED, "the weights have changed each of %d times that they were pulled: pull again",
+                       1 + MOST_LEVELS);
+    op->torn = false;
+    op->levels++;
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++) {
+        pd_bucket bucket;
+        if (op->items[i].version != PD_TORN) continue;
+        op->items[i].version = PD_UNANSWERED;
+        pd_bucket_init(&bucket, core, op, PD_PULL);
+        bucket.pull.min_step = op->items[i].step;
+        if ((rc = pd_bucket_item(&bucket, i)) == PD_OK) rc = pd_bucket_post(&bucket);
+    }
+    return rc == PD_OK ? PD_OK : no_memory(err);
+}
+
+/* Mends the torn items of an operation. Returns whether it waits for answers now. */
+static bool mend(pd_core *core, pd_op *op)
+{
+    pd_error error;
+
+    if (!op->torn || op->error.code != PD_OK || core->end.error.code != PD_OK) return false;
+    if (pull_torn(core, op, &error) != PD_OK) pd_op_fail(op, &error);
+    return op->waits > 0;
+}
+
 bool pd_core_level(pd_core *core, pd_op *op)
 {
     bool pulls = false;
     int rc = PD_OK;
 
-    if (!core->open_sets || (op->method != PD_PUSH_PULL && op->method != PD_PULL) || op->error.code != PD_OK ||
+    if (!core->open_sets) return mend(core, op);
+    if ((op->method != PD_PUSH_PULL && op->method != PD_PULL) || op->error.code != PD_OK ||
         core->end.error.code != PD_OK || op->levels == MOST_LEVELS)
         return false;
     for (uint32_t f = 0; rc == PD_OK && f < core->n_fragments; f++) {

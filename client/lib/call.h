@@ -60,8 +60,9 @@ void pd_core_push_quantize(const pd_pushing *push);
 int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err);
 /* Takes a push back that pd_core_push_begin has begun, in place of pd_core_push_end. */
 void pd_core_push_cancel(const pd_pushing *push);
-/* Called when all frames of an operation are answered. If it pulls weights in a job with open sets, and its answers are
- * about different steps, pulls the items again. Returns whether the operation waits for that. */
+/* Called when all frames of an operation are answered. If it pulls weights, and its answers do not fit together, pulls
+ * items again: in a job with open sets those of a fragment whose answers are about different steps, else those that
+ * have elements of several versions. Returns whether the operation waits for that. */
 bool pd_core_level(pd_core *core, pd_op *op);
 /* Returns the error with which pd_core_close_step would refuse to close a step, and closes nothing. */
 int pd_core_may_close(const pd_core *core, uint64_t step, pd_error *err);

@@ -222,6 +222,13 @@ void pd_op_fail(pd_op *op, const pd_error *error)
     if (op->error.code == PD_OK) op->error = *error;
 }
 
+/* Leaves the user no version of items of which no whole answer came. */
+static void clear_versions(const pd_op *op)
+{
+    for (size_t i = 0; i < op->n; i++)
+        if (op->items[i].version >= PD_UNANSWERED) op->items[i].version = 0;
+}
+
 /* Marks an operation as done. Its parameters may be pushed again. If it closed a step, another step may be closed
  * now. */
 static void op_done(pd_core *core, pd_op *op)
@@ -236,6 +243,7 @@ static void op_done(pd_core *core, pd_op *op)
         for (size_t i = 0; i < op->n; i++)
             core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
     if (op->lost && op->tell_lost != NULL) *op->tell_lost = true;
+    if (op->method == PD_PULL) clear_versions(op);
     if (!pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) {
         pd_param_record *record = &core->params[op->items[i].param];

@@ -39,6 +39,11 @@ typedef struct pd_step_span {
     uint64_t least, most;
 } pd_step_span;
 
+/* Versions of an item during a pull. PD_TORN: it has elements of several versions, because a round has closed between
+ * the answers to two frames. PD_UNANSWERED: there is no answer yet. */
+#define PD_TORN UINT64_MAX
+#define PD_UNANSWERED (UINT64_MAX - 1)
+
 /* One operation: a call of the user, from its start until pd_core_finish takes its result. */
 typedef struct pd_op {
     pd_ticket_id id;
@@ -46,16 +51,17 @@ typedef struct pd_op {
     pd_item *items; /* the `n` tensors of the call; borrowed, unless `owned` is set */
     size_t n;
     bool owned, done;
-    bool pushed, weighs; /* the operation's pushes were queued; they have a weight */
-    bool fetches;        /* pd_core_fetch: the items' buffers have this rank's initial weights */
-    bool again;          /* of a push: it repeats the last one of its items, which has ended with an error */
-    pd_weights_form form;        /* which weights the operation gets */
-    bool lost;           /* of a push: it was late, and the shares that it was made of are leased to others */
-    bool *tell_lost;     /* the caller's memory for `lost` (pd_push_options.lost); NULL: not wanted */
-    uint64_t share;      /* of a push: PushRequest.share */
-    size_t waits;        /* number of the operation's frames that the server has not answered */
-    uint64_t replaces;   /* for pd_client_replace: the caller's number of the change; 0: another operation */
-    uint64_t closes;     /* the step that this operation closes (pd_client_close_step); 0: none */
+    bool pushed, weighs;  /* the operation's pushes were queued; they have a weight */
+    bool fetches;         /* pd_core_fetch: the items' buffers have this rank's initial weights */
+    bool torn;            /* of a pull: an item has PD_TORN */
+    bool again;           /* of a push: it repeats the last one of its items, which has ended with an error */
+    pd_weights_form form; /* which weights the operation gets */
+    bool lost;            /* of a push: it was late, and the shares that it was made of are leased to others */
+    bool *tell_lost;      /* the caller's memory for `lost` (pd_push_options.lost); NULL: not wanted */
+    uint64_t share;       /* of a push: PushRequest.share */
+    size_t waits;         /* number of the operation's frames that the server has not answered */
+    uint64_t replaces;    /* for pd_client_replace: the caller's number of the change; 0: another operation */
+    uint64_t closes;      /* the step that this operation closes (pd_client_close_step); 0: none */
     /* Of a push in a job with open sets: the step that all its items are for. 0: each item is for the next step of its
      * parameter. Of a worker state that goes without a push: its step. */
     uint64_t step;
@@ -343,8 +349,8 @@ typedef struct pd_core_following {
     uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
     /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
     bool spreads, spread;
-    char *home;                   /* the table's text of the owner's addresses; NULL: not known */
-    char *spares;                 /* the table's text of the spares' addresses; NULL: none */
+    char *home;   /* the table's text of the owner's addresses; NULL: not known */
+    char *spares; /* the table's text of the spares' addresses; NULL: none */
     /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares; NULL:
      * they are the user's, all of the owner. stray: the owner was found at a spare's address. */
     struct pd_address *addresses;

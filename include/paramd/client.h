@@ -500,8 +500,9 @@ PD_API void pd_client_fingerprint(const void *const *tensors, const size_t *byte
  * the present weights, once there are any. The call queues the request and returns at once, with a ticket for
  * pd_client_wait. Items and buffers are borrowed until the ticket is done.
  *
- * If this rank pushes the next gradient of a large tensor during the pull, some chunks of the weights may be newer than
- * others. */
+ * All weights of a tensor are of one version: if a round closes between the frames of a large one, the tensor is pulled
+ * again. PD_ABORTED from pd_client_wait: that happened five times in a row, and the buffers have parts of several
+ * versions. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket,
                           pd_error *err);
 /* Receives weights as pd_client_pull does, of a form: with PD_FORM_EVAL those to evaluate with and to save. For

@@ -520,3 +520,55 @@ TEST(a_ticket_can_be_waited_for_once)
     assert_int_equal(pd_core_finish(p->core, 424242, &at, &bytes, &err), PD_NOT_FOUND);
     peer_free(p);
 }
+
+/* Answers one piece of a pull with `n` weights of a step. */
+static void answer_piece(peer *p, uint64_t least, uint64_t step, size_t n)
+{
+    peer_frame l = peer_expect(p, PD_PULL);
+    const Paramd__PullRequest *pull = l.message;
+    float weights[CHUNK];
+
+    for (size_t i = 0; i < n; i++) weights[i] = (float)step;
+    assert_int_equal(pull->min_step, least);
+    assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, step, weights, n), PD_OK);
+    peer_frame_drop(&l);
+}
+
+TEST(a_parameter_whose_round_closes_between_two_frames_of_a_pull_is_pulled_again)
+{
+    enum { ELEMENTS = CHUNK + 36 };
+    peer *p = peer_running((const int64_t[]){ ELEMENTS }, 1);
+    pd_ticket_id ticket;
+
+    p->core->max_pieces = 1; /* each chunk gets a frame of its own */
+    p->items[0] = (pd_item){ .param = 0, .weights = p->weights[0] };
+    assert_int_equal(pd_core_pull(p->core, p->items, 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
+    answer_piece(p, 0, 0, CHUNK);
+    answer_piece(p, 0, 1, ELEMENTS - CHUNK);
+    assert_false(pd_core_done(p->core, ticket));
+    answer_piece(p, 1, 1, CHUNK);
+    answer_piece(p, 1, 1, ELEMENTS - CHUNK);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(p->items[0].step, 1);
+    for (size_t i = 0; i < ELEMENTS; i++) assert_float_equal(p->weights[0][i], 1, 0);
+    peer_free(p);
+}
+
+TEST(a_pull_whose_parameter_changes_between_its_frames_again_and_again_ends_with_an_error)
+{
+    enum { ELEMENTS = CHUNK + 36, TIMES = 5 };
+    peer *p = peer_running((const int64_t[]){ ELEMENTS }, 1);
+    pd_ticket_id ticket;
+    pd_error err;
+
+    p->core->max_pieces = 1;
+    p->items[0] = (pd_item){ .param = 0, .weights = p->weights[0] };
+    assert_int_equal(pd_core_pull(p->core, p->items, 1, 0, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
+    for (uint64_t i = 0; i < TIMES; i++) {
+        answer_piece(p, i, i, CHUNK);
+        answer_piece(p, i, i + 1, ELEMENTS - CHUNK);
+    }
+    assert_int_equal(peer_finish(p, ticket, &err), PD_ABORTED);
+    assert_non_null(strstr(err.text, "pull again"));
+    peer_free(p);
+}
