@@ -358,73 +358,6 @@ static uint64_t find_step(const pd_core *core, const pd_item *items, size_t n)
     return last > 0 ? last : choose_step(core, items, n);
 }
 
-enum { MOST_LEVELS = 4 };
-
-/* Pulls the operation's items of a fragment, from step `min_step` on. */
-static int pull_fragment(pd_core *core, pd_op *op, uint32_t fragment, uint64_t min_step)
-{
-    pd_bucket bucket;
-    int rc = PD_OK;
-
-    pd_bucket_init(&bucket, core, op, PD_PULL);
-    bucket.pull.min_step = min_step;
-    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
-        if (core->params[op->items[i].param].fragment == fragment) rc = pd_bucket_item(&bucket, i);
-    return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
-}
-
-/* Pulls the torn items of an operation again. All ranks count, so few rounds can close while this one waits. */
-static int pull_torn(pd_core *core, pd_op *op, pd_error *err)
-{
-    int rc = PD_OK;
-
-    if (op->levels == MOST_LEVELS)
-        return pd_fail(err, PD_ABORTED, "the weights have changed each of %d times that they were pulled: pull again",
-                       1 + MOST_LEVELS);
-    op->torn = false;
-    op->levels++;
-    for (size_t i = 0; rc == PD_OK && i < op->n; i++) {
-        pd_bucket bucket;
-        if (op->items[i].version != PD_TORN) continue;
-        op->items[i].version = PD_UNANSWERED;
-        pd_bucket_init(&bucket, core, op, PD_PULL);
-        bucket.pull.min_step = op->items[i].step;
-        if ((rc = pd_bucket_item(&bucket, i)) == PD_OK) rc = pd_bucket_post(&bucket);
-    }
-    return rc == PD_OK ? PD_OK : no_memory(err);
-}
-
-/* Mends the torn items of an operation. Returns whether it waits for answers now. */
-static bool mend(pd_core *core, pd_op *op)
-{
-    pd_error error;
-
-    if (!op->torn || op->error.code != PD_OK || core->end.error.code != PD_OK) return false;
-    if (pull_torn(core, op, &error) != PD_OK) pd_op_fail(op, &error);
-    return op->waits > 0;
-}
-
-bool pd_core_level(pd_core *core, pd_op *op)
-{
-    bool pulls = false;
-    int rc = PD_OK;
-
-    if (!core->open_sets) return mend(core, op);
-    if ((op->method != PD_PUSH_PULL && op->method != PD_PULL) || op->error.code != PD_OK ||
-        core->end.error.code != PD_OK || op->levels == MOST_LEVELS)
-        return false;
-    for (uint32_t f = 0; rc == PD_OK && f < core->n_fragments; f++) {
-        pd_step_span *span = pd_op_span(op, f);
-        if (span->least == span->most) continue;
-        op->level = span->most;
-        *span = (pd_step_span){ 0 };
-        pulls = true;
-        rc = pull_fragment(core, op, f, op->level);
-    }
-    op->levels += pulls;
-    return pulls && rc == PD_OK && op->waits > 0;
-}
-
 /* Pulls the weights of those items of a push_pull that have no gradient, once their rounds are closed. They need a pull
  * of their own, since the answer to a push brings weights only for tensors that had a gradient in the push. */
 static int pull_absent(pd_core *core, pd_op *op)
@@ -743,7 +676,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     op->fetches = true;
     rc = core->open_sets ? PD_OK : pull_items(core, op, 0);
     for (uint32_t f = 0; core->open_sets && rc == PD_OK && f < core->n_fragments; f++)
-        rc = pull_fragment(core, op, f, pd_core_highest_step(core, f));
+        rc = pd_core_pull_fragment(core, op, f, pd_core_highest_step(core, f));
     if (rc != PD_OK) return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;

@@ -60,6 +60,8 @@ void pd_core_push_quantize(const pd_pushing *push);
 int pd_core_push_end(pd_pushing *push, pd_ticket_id *ticket, pd_error *err);
 /* Takes a push back that pd_core_push_begin has begun, in place of pd_core_push_end. */
 void pd_core_push_cancel(const pd_pushing *push);
+/* Pulls the operation's items of a fragment, from step `min_step` on. */
+int pd_core_pull_fragment(pd_core *core, pd_op *op, uint32_t fragment, uint64_t min_step);
 /* Called when all frames of an operation are answered. If it pulls weights, and its answers do not fit together, pulls
  * items again: in a job with open sets those of a fragment whose answers are about different steps, else those that
  * have elements of several versions. Returns whether the operation waits for that. */
