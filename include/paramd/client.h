@@ -579,7 +579,8 @@ PD_API int pd_client_worker_state(pd_client *client, void *out, size_t room, siz
                                   pd_error *err);
 /* The older name of pd_client_worker_state. */
 PD_API int pd_client_recall(pd_client *client, void *out, size_t room, size_t *bytes, uint64_t *step, pd_error *err);
-/* Returns the durable step, as the last answer reported: steps up to it survive a restart of the server. 0: none. */
+/* Returns the durable step, as the last answer reported: steps up to it survive a restart of the server. 0: none; with
+ * several servers also after a restart of one of them, until it has answered. */
 PD_API uint64_t pd_client_durable(const pd_client *client);
 /* Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which the
  * server makes at once. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no checkpoints
