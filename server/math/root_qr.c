@@ -21,12 +21,13 @@ static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, const pd
 int pd_root_qr(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     int64_t n = A.rows;
-    float *room = malloc((size_t)(n * n + n) * sizeof *room), *values = room + n * n;
+    float *room = malloc((size_t)(n * n + n) * sizeof *room), *values;
     pd_form form;
     int rc;
 
     *report = (pd_root_report){ .error = INFINITY, .tries = 1 };
     if (room == NULL) return PD_NO_MEMORY;
+    values = room + n * n;
     rc = pd_eigenbasis_iterate(Q, values, A, want->tolerance, want->iterations, &report->error);
     if (rc == PD_OK) rc = pd_basis_judge(report, &form, (double)values[0], (double)values[n - 1], 0x1p-23, n, want);
     if (rc == PD_OK) assemble(X, pd_mat_dense(room, n, n), Q, values, &form);

@@ -47,7 +47,7 @@ struct pd_batch {
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
 {
     pd_batch *batch = pd_zeroed(sizeof *batch);
-    int64_t units = 0, scratch = 1;             /* never 0: units add offsets to their scratch memory */
+    int64_t units = 0, scratch = 1; /* never 0: units add offsets to their scratch memory */
 
     assert(threads >= 1);
     if (batch == NULL) return NULL;

@@ -346,16 +346,16 @@ static void round_to_bfloat16(float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = pd_f32_from_bf16(pd_bf16_from_f32(x[i]));
 }
 
-/* Scales all factors of a block so that their largest magnitudes become equal: the geometric mean of what these were.
- * */
+/* Scales all factors of a block so that their largest magnitudes become equal: the geometric mean of what these
+ * were. */
 static void balance(const pd_kron_block *block, float *const *Q)
 {
     float most[PD_MAX_RANK], sum = 0, mean;
 
     for (int d = 0; d < block->rank; d++) {
         int64_t n = block->size[d], rows = block->diagonal[d] ? 1 : n;
-        most[d] = 0;
-        for (int64_t i = 0; i < rows; i++) most[d] = pd_larger(most[d], pd_largest(Q[d] + i * block->side[d], n));
+        most[d] = pd_largest(Q[d], n);
+        for (int64_t i = 1; i < rows; i++) most[d] = pd_larger(most[d], pd_largest(Q[d] + i * block->side[d], n));
         sum += logf(most[d]);
     }
     mean = expf(sum / (float)block->rank);

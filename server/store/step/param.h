@@ -150,7 +150,7 @@ typedef struct pd_param {
     struct pd_adasum_tree *tree; /* the round's Adasum or radial mean, while it is being computed */
     pd_pushed *pushed;           /* hyperparameters of the round's pushes; NULL: none have ever been sent */
     struct pd_scalars *scalars;  /* scalars of the round's pushes: round_scalars.h. NULL: none have ever been sent */
-    pd_request *reader; /* the PD_REQ_READ_OUT that is not answered yet (readout.h); NULL: there is none */
+    pd_request *reader;          /* the PD_REQ_READ_OUT that is not answered yet (readout.h); NULL: there is none */
     /* number of chunks whose initial or replacing weights have not come into `next` yet; a chunk of a ranged parameter
      * counts once for each rank that may have elements of it, or, if the sets of ranks are open, until all its elements
      * have come */
