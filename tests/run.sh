@@ -5,7 +5,7 @@
 #   tests/run.sh debug ...   every test of these presets (release, debug, tsan, fuzz)
 # The slow tests of release include the tests of numbers on older instruction sets, in BLAS and in our own code: names
 # that end with .avx2 and .generic.
-# FUZZ_SECONDS: how long each fuzz target runs, as many at once as there are cores (default 5).
+# FUZZ_SECONDS: how long each fuzz target runs, as many at once as there are cores (default 4).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
@@ -43,7 +43,7 @@ failed=()
 for preset in "${presets[@]}"; do
     if [ "$preset" = fuzz ]; then
         say "fuzz: build and test"
-        tests/fuzz/run.sh "${FUZZ_SECONDS:-5}" || failed+=(fuzz)
+        tests/fuzz/run.sh "${FUZZ_SECONDS:-4}" || failed+=(fuzz)
         continue
     fi
     say "$preset: build"
@@ -51,8 +51,8 @@ for preset in "${presets[@]}"; do
     cmake --build --preset "$preset"
     say "$preset: test"
     if [ "$preset" = release ] && [ -n "$environment" ]; then wait "$environment" || failed+=(environment); fi
-    # Two tests more than there are cores: many wait most of the time.
-    ctest --preset "$preset" --output-on-failure -j $(($(nproc) + 2)) "${choice[@]}" ||
+    # Three tests more than there are cores: many wait most of the time.
+    ctest --preset "$preset" --output-on-failure -j $(($(nproc) + 3)) "${choice[@]}" ||
         failed+=("$preset: $(cut -d: -f2 "build/$preset/Testing/Temporary/LastTestsFailed.log" | paste -sd ' ')")
 done
 

@@ -4,12 +4,7 @@
  * away at any time. */
 #define MOST_SHARDS 2
 #define MOST_RANKS 2
-/* Sanitizers make the search ten times slower, and it has one thread. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define MOST_STEPS 2
-#else
 #define MOST_STEPS 3
-#endif
 #include "test.h"
 #include "cluster_model.h"
 
