@@ -411,10 +411,10 @@ static void note_leases(pd_core *core, const pd_outgoing_frame *frame)
     pd_leased_answered(core, frame, late, reply);
 }
 
-/* Stores the version of a piece in its item. */
-static void note_version(pd_op *op, pd_item *item, uint64_t version)
+/* Stores the version of a piece in its item. Where sets are open, pd_core_level compares steps, not versions. */
+static void note_version(const pd_core *core, pd_op *op, pd_item *item, uint64_t version)
 {
-    bool torn = op->method == PD_PULL && item->version != PD_UNANSWERED && item->version != version;
+    bool torn = !core->open_sets && op->method == PD_PULL && item->version != PD_UNANSWERED && item->version != version;
 
     item->version = torn ? PD_TORN : version;
     op->torn = op->torn || torn;
@@ -447,7 +447,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         note_step(pd_op_span(frame->op, record->fragment), outcome->step);
         if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(frame->op, record, outcome);
         item->step = outcome->step;
-        note_version(frame->op, item, outcome->version);
+        note_version(core, frame->op, item, outcome->version);
         if (outcome->step > record->step) record->step = outcome->step;
         if (outcome->step > record->server_step) record->server_step = outcome->step;
         record->initialised = true;

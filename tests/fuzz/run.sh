@@ -15,7 +15,7 @@ seconds=${1:-60} build=build/fuzz
 names=("${@:2}")
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(basename -s .c tests/fuzz/fuzz_*.c)
 
-cmake --preset fuzz > /dev/null
+cmake --preset fuzz -D CMAKE_C_FLAGS_DEBUG=-g1 > /dev/null       # sanitizers name lines, and need no more
 cmake --build $build --target "${names[@]}"
 mkdir -p $build/findings
 

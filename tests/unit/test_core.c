@@ -554,6 +554,30 @@ TEST(a_parameter_whose_round_closes_between_two_frames_of_a_pull_is_pulled_again
     peer_free(p);
 }
 
+TEST(where_sets_are_open_a_parameter_that_was_pulled_again_has_the_version_of_its_weights)
+{
+    enum { ELEMENTS = CHUNK + 36 };
+    peer *p = peer_new(&peer_four);
+    pd_ticket_id ticket;
+
+    p->open_sets = true;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, (const int64_t[]){ ELEMENTS }, 1);
+    peer_answer_declare(p, 1, 0);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    p->core->max_pieces = 1;
+    p->items[0] = (pd_item){ .param = 0, .weights = p->weights[0] };
+    assert_int_equal(pd_core_pull(p->core, p->items, 1, 1, PD_FORM_TRAIN, &ticket, NULL), PD_OK);
+    answer_piece(p, 1, 1, CHUNK);
+    answer_piece(p, 1, 2, ELEMENTS - CHUNK);
+    answer_piece(p, 2, 2, CHUNK);
+    answer_piece(p, 2, 2, ELEMENTS - CHUNK);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(p->items[0].version, 2);
+    peer_free(p);
+}
+
 TEST(a_pull_whose_parameter_changes_between_its_frames_again_and_again_ends_with_an_error)
 {
     enum { ELEMENTS = CHUNK + 36, TIMES = 5 };
