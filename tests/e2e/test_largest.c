@@ -98,7 +98,9 @@ static void end(scene *s)
     assert_int_equal(nftw(s->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static void duel(const attack *by)
+/* Steps for some seconds beside an attack. Returns whether the attack has sent its method: a busy machine may need
+ * longer to come that far. */
+static bool duel_for(const attack *by, double seconds)
 {
     bool read_only = by->role == ATTACK_READER_OF_OTHERS;
     scene s = { 0 };
@@ -116,15 +118,20 @@ static void duel(const attack *by)
         fail_msg("the attack %s was not prepared: %s", by->name, count.error);
     }
     duel_go(running);
-    duel_steps(job, patient(attack_s), true, &times);
+    duel_steps(job, patient(seconds), true, &times);
     duel_end(running, &count);
     if (times.longest > 1e3 * patient(longest_ms / 1e3))
         fail_msg("beside the attack %s a step of the small job took %.0f ms", by->name, times.longest);
-    if (by->method < PD_METHODS && count.sent[by->method] == 0)
-        fail_msg("the attack %s has sent no %s", by->name, pd_methods[by->method].name);
     duel_leave(job);
     duel_leave(other);
     end(&s);
+    return by->method >= PD_METHODS || count.sent[by->method] > 0;
+}
+
+static void duel(const attack *by)
+{
+    if (!duel_for(by, attack_s) && !duel_for(by, 20 * attack_s))
+        fail_msg("the attack %s has sent no %s", by->name, pd_methods[by->method].name);
 }
 
 TEST(a_small_job_goes_on_beside_each_method_at_its_largest)
