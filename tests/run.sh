@@ -51,8 +51,8 @@ for preset in "${presets[@]}"; do
     cmake --build --preset "$preset"
     say "$preset: test"
     if [ "$preset" = release ] && [ -n "$environment" ]; then wait "$environment" || failed+=(environment); fi
-    # Three tests more than there are cores: many wait most of the time.
-    ctest --preset "$preset" --output-on-failure -j $(($(nproc) + 3)) "${choice[@]}" ||
+    # Two tests more than there are cores: many wait most of the time.
+    ctest --preset "$preset" --output-on-failure -j $(($(nproc) + 2)) "${choice[@]}" ||
         failed+=("$preset: $(cut -d: -f2 "build/$preset/Testing/Temporary/LastTestsFailed.log" | paste -sd ' ')")
 done
 
