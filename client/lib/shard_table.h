@@ -38,7 +38,8 @@ int pd_shard_table_list(pd_shard_table *table, pd_shard_list *out, pd_error *err
 void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd);
 /* Returns when a core that is connected must ask; UINT64_MAX: nobody needs a newer table. Takes no lock. */
 uint64_t pd_shard_table_due(const pd_shard_table *table);
-/* Returns whether the calling core asks now. The next turn comes a second later at the earliest. */
+/* Returns whether the calling core must send a Shards request now. No core of the handle sends the next one within a
+ * second. */
 bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns);
 /* Takes over a server's answer, and wakes all cores if it has changed the table. */
 void pd_shard_table_learn(pd_shard_table *table, const Paramd__ShardsReply *reply);

@@ -6,7 +6,7 @@
 
 enum { RETRY_MS = 1000 };
 
-/* Returns after how long a call without an answer is repeated. */
+/* Returns the ms after which a call of the engine that had no answer is repeated. */
 static uint64_t retry_ms(const pd_lease *lease)
 {
     return lease->ttl_ms / 4 < RETRY_MS ? lease->ttl_ms / 4 : RETRY_MS;

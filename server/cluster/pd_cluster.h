@@ -70,7 +70,7 @@ void pd_cluster_leave(pd_cluster *cluster);
 /* Returns whether the key is removed, or the engine has not answered. */
 bool pd_cluster_has_left(const pd_cluster *cluster);
 
-/* Returns the table as the engine has last told it. Valid until the next turn of the loop. */
+/* Returns the table of shards as the engine has last told it. Valid until the loop thread's next turn. */
 const pd_cluster_table *pd_cluster_table_now(const pd_cluster *cluster);
 /* Sets the function that is called after an entry of the table has changed, from pd_cluster_turn. */
 void pd_cluster_on_change(pd_cluster *cluster, void (*changed)(void *arg), void *arg);

@@ -134,8 +134,8 @@ typedef struct pd_state_dir {
 int pd_state_dir_open(pd_state_dir *dir, const char *path, bool create, pd_error *err);
 void pd_state_dir_close(pd_state_dir *dir);
 
-/* Reads the number of a state directory's copy of the state, which it has from the first owner of a shard on. Sets
- * *life to 0 if it has none. PD_DATA_LOSS: the file is damaged. */
+/* Reads the number of the copy in a state directory. The first owner of a shard has drawn it; whoever takes the shard
+ * over must have the same. Sets *life to 0 if the directory has none. PD_DATA_LOSS: the file with it is damaged. */
 int pd_state_dir_life(const pd_disk *disk, const char *path, uint64_t *life, pd_error *err);
 /* Gives a state directory, which the caller has locked, a number. After a crash it has the old one or the new one. */
 int pd_state_dir_set_life(const pd_disk *disk, const char *path, uint64_t life, pd_error *err);

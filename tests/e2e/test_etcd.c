@@ -148,7 +148,7 @@ static double lease_of(const fixture *f, int i)
     return lease;
 }
 
-/* Returns whether the daemon at place 0 has a lease. */
+/* Returns whether daemon 0 of the test holds a key lease. */
 static bool has_lease(void *arg)
 {
     return lease_of(arg, 0) > 0;

@@ -61,7 +61,7 @@ HOLDS(without_a_step_that_all_have_there_is_none, expect_none(STATES(at(400, 400
 HOLDS(a_shard_that_has_lost_everything_is_no_obstacle_to_others_at_the_start,
       expect(STATES(at(0, 0, 0, 0), at(0, 0, 0, 0)), 0));
 
-/* Returns a shard whose durable step this is. */
+/* Returns a shard at step 9 that reports this durable step. */
 static pd_shard_state durable_at(uint64_t durable)
 {
     return (pd_shard_state){ .step = 9, .top = 9, .durable = durable };

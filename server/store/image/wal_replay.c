@@ -25,7 +25,7 @@ enum { AT_ONCE = 64 }; /* most preconditioner tasks that are run at the same tim
  * preconditioner tasks, and for other steps of their atomic group. */
 typedef enum stage {
     BEGINNING,  /* the steps of the parameters begin */
-    STEPPING,   /* the optimizers run as far as they can */
+    STEPPING,   /* a record's step is under way, in slices */
     ROOTING,    /* the preconditioner tasks run that this has made due */
     PUBLISHING, /* the new weights are published */
 } stage;
