@@ -520,8 +520,8 @@ static int visit_job(visit *v, bool *again, pd_error *err)
     return rc;
 }
 
-/* Copies what the mirror lacks of a job. Begins again a few times if checkpoints were replaced meanwhile; after that the
- * next pass goes on. */
+/* Copies what the mirror lacks of a job. Begins again a few times if checkpoints were replaced meanwhile; after that
+ * the next pass goes on. */
 static int mirror_job(pd_mirror_writer *w, const char *name, pd_error *err)
 {
     enum { TRIES = 4 };

@@ -25,7 +25,7 @@ enum { AT_ONCE = 64 }; /* most preconditioner tasks that are run at the same tim
  * preconditioner tasks, and for other steps of their atomic group. */
 typedef enum stage {
     BEGINNING,  /* the steps of the parameters begin */
-    STEPPING,   /* a record's step is under way, in slices */
+    STEPPING,   /* phases of the optimizers run, up to one that waits for roots */
     ROOTING,    /* the preconditioner tasks run that this has made due */
     PUBLISHING, /* the new weights are published */
 } stage;
