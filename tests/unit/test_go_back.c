@@ -1,5 +1,6 @@
 /* Tests that a job goes back to an earlier checkpoint, and continues with the bits of a job that never did. */
 #include "test.h"
+#include "checkpoint_policy.h"
 #include "course.h"
 #include "durable_job.h"
 #include "oom.h"
@@ -125,6 +126,39 @@ TEST(a_worker_lets_a_job_go_back_to_a_step_of_its_log)
     course_join(&r, p);
     step_to(&r, p, 14, COURSE_STEPS);
     compare_with_undisturbed(&r, p);
+    rig_free(&r);
+}
+
+/* A worker joins before the first checkpoint, and does not declare its parameters again. It must know that each step
+ * that becomes durable later is one to which the shard can go back. */
+TEST(a_job_with_a_log_goes_back_to_steps_of_it_before_its_first_checkpoint_is_made)
+{
+    const course *p = &courses[1];
+    pd_store_config config = durable_config();
+    uint64_t first;
+    rig r;
+
+    rig_new(&r, &config);
+    r.keeps_older = true;
+    course_join(&r, p);
+    assert_true(pd_checkpoint_policy_replays(the_job(&r), &first));
+    assert_true(first == UINT64_MAX);
+    assert_int_equal(worker_goes_back(&r, 0), PD_NOT_FOUND);
+    course_initialise(&r, p);
+    step_to(&r, p, 1, 6);
+    assert_true(pd_checkpoint_policy_replays(the_job(&r), &first));
+    assert_int_equal(first, 4);
+    rig_free(&r);
+}
+
+TEST(a_job_without_a_log_goes_back_to_no_step_between_checkpoints)
+{
+    uint64_t first;
+    rig r;
+
+    start(&r, &courses[0]);
+    assert_false(pd_checkpoint_policy_replays(the_job(&r), &first));
+    assert_int_equal(first, 0);
     rig_free(&r);
 }
 

@@ -99,7 +99,14 @@ bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first)
     const pd_kept_steps *kept = &job->checkpointing.kept;
     bool found = false;
 
-    if (!pd_wal_records_steps(&job->steps) || job->steps.n_fragments > 1) return false;
+    *first = 0;
+    if (job->steps.n_fragments > 1) return false;
+    if (kept->n == 0 && job->checkpointing.steps.wanted) {
+        /* A worker that joins now must know that durable steps will be within reach. */
+        *first = UINT64_MAX;
+        return true;
+    }
+    if (!pd_wal_records_steps(&job->steps)) return false;
     for (uint32_t i = 0; i < kept->n && kept->at[i] >= job->checkpointing.steps.oldest; i++) {
         *first = kept->at[i];
         found = true;

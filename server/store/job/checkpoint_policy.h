@@ -15,7 +15,7 @@ int pd_checkpoint_policy_begin(pd_job *job, pd_error *err);
  * ranks. */
 void pd_checkpoint_policy_plan(pd_job *job);
 /* Returns whether the job can go back to steps of its WAL: to each that all parameters have closed, from the step
- * *first of a checkpoint on. */
+ * *first of a checkpoint on. *first: UINT64_MAX: the WAL begins with the first checkpoint, which is not made yet. */
 bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first);
 /* Makes a checkpoint due at the next step, because the WAL cannot hold what has changed. */
 void pd_checkpoint_policy_soon(pd_job *job);
