@@ -1,8 +1,10 @@
 /* daemon_process.c - starts the real daemon as a process of its own, watches its log and ends it. */
 #include "daemon_process.h"
 
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <jansson.h>
@@ -33,39 +35,68 @@ double patient(double seconds)
 #endif
 }
 
-static void fill_arguments(const char *const *flags, const char **argv, char *path, size_t size)
+/* The arguments of a daemon. */
+typedef struct daemon_arguments {
+    const char *argv[MAX_FLAGS];
+    char path[4096], listen[128];
+} daemon_arguments;
+
+/* Returns a port of 127.0.0.1 that the kernel gives to nobody else while this process lives, so that a daemon can be
+ * killed and started again on it: a socket stays bound to it, and does not listen. */
+static int reserve_port(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof address;
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    return ntohs(address.sin_port);
+}
+
+/* Returns the flag, or, if it lets the daemon listen on any port, the same flag with a port that is reserved. */
+static const char *with_port(daemon_arguments *a, const char *flag)
+{
+    static const char any[] = "127.0.0.1:0";
+    size_t length = strlen(flag);
+
+    if (strncmp(flag, "--listen", 8) != 0 || length < sizeof any || strcmp(flag + length + 1 - sizeof any, any) != 0)
+        return flag;
+    snprintf(a->listen, sizeof a->listen, "%.*s%d", (int)length - 1, flag, reserve_port());
+    return a->listen;
+}
+
+static void fill_arguments(daemon_arguments *a, const char *const *flags)
 {
     const char *bin = getenv("PARAMD_BIN");
     int n = 1;
     bool listens = false;
 
     if (bin == NULL) fail_msg("PARAMD_BIN is not set: the folder of the programs");
-    snprintf(path, size, "%s/paramd", bin);
-    argv[0] = path;
+    snprintf(a->path, sizeof a->path, "%s/paramd", bin);
+    a->argv[0] = a->path;
     for (int i = 0; flags != NULL && flags[i] != NULL; i++) {
-        assert_true(n < MAX_FLAGS - 3);
+        assert_true(n < MAX_FLAGS - 2);
+        a->argv[n++] = listens ? flags[i] : with_port(a, flags[i]);
         listens = listens || strncmp(flags[i], "--listen", 8) == 0;
-        argv[n++] = flags[i];
     }
-    if (!listens) {
-        argv[n++] = "--listen";
-        argv[n++] = "127.0.0.1:0";
-    }
-    argv[n] = NULL;
+    if (!listens) a->argv[n++] = with_port(a, "--listen=127.0.0.1:0");
+    a->argv[n] = NULL;
 }
 
 static pid_t spawn(const char *const *flags, const char *log)
 {
-    const char *argv[MAX_FLAGS];
-    char path[4096];
+    daemon_arguments a;
     pid_t pid;
 
-    fill_arguments(flags, argv, path, sizeof path);
+    fill_arguments(&a, flags);
     fflush(NULL);
     if ((pid = fork()) != 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* the daemon is killed when the test's process ends */
     if (freopen(log, "w", stderr) == NULL || dup2(fileno(stderr), STDOUT_FILENO) < 0) _exit(126);
-    execv(path, (char *const *)argv);
+    execv(a.path, (char *const *)a.argv);
     _exit(127);
 }
 
