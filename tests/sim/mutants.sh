@@ -42,7 +42,7 @@ for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced r
     fi
 done
 # Those of jobs with open sets, in plans with crashes.
-for mutant in replay_ignores_record@1 record_after_answer@1 record_without_age@400 course_unchanged@200; do
+for mutant in replay_ignores_record@1 record_after_answer@301 record_without_age@400 course_unchanged@200; do
     first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --sets --mutant "${mutant%@*}" > /dev/null 2>&1; then
         echo "$mutant was not found within 300 seeds with crashes and open sets"
