@@ -5,21 +5,21 @@
 # NAME@SEED: the mutant is looked for from this seed on, since the seeds before do not find it.
 set -u
 status=0
-for mutant in roots_largest_first@1201 leave_incoming request_zero close_counts_refused lost_wake_up lost_ack \
-    budget_leak buffer_lost version_back parked_forever duplicate_counted \
+for mutant in roots_largest_first@1301 leave_incoming request_zero close_counts_refused lost_wake_up lost_ack \
+    budget_leak buffer_lost@101 version_back parked_forever duplicate_counted \
     image_forgets_outcome torn_export export_outlives_operator \
     loan_ends_with_connection loan_has_a_unit_more any_seals holes_lent refused_share_leaks release_one_more \
     place_of_another lent_unheld unreleased_stays sharing_outlives_connection any_run deferred_forever \
     flow_overtaken set_per_parameter early_sum_in_open_set kept_though_partial grace_from_opening \
     grace_not_shortened patience_forgotten late_told_as_stepped \
-    age_told_as_none stepped_told_as_late late_frame_held feedback_commits_on_late feedback_changed_by_resend \
+    age_told_as_none stepped_told_as_late late_frame_held feedback_commits_on_late@201 feedback_changed_by_resend@151 \
     q4_short_block \
     kept_slot_reset kept_slot_counted_twice filed_after_closed \
-    damping_lost_for_single hyper_of_excluded@400 scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
+    damping_lost_for_single hyper_of_excluded@501 scalar_of_excluded weight_of_excluded_in_divisor last_not_in_image \
     welcome_waited_for removed_though_whole joiner_before_declared share_used_by_late share_lost_with_rank \
-    lost_data_carried@2500 pushed_again_as_next \
-    group_counts_in_part@301 kicked_comes_back@301 barrier_counts_removed \
-    old_generation_pushes; do
+    lost_data_carried@2601 pushed_again_as_next \
+    group_counts_in_part@351 kicked_comes_back@351 barrier_counts_removed \
+    old_generation_pushes@251; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --mutant "${mutant%@*}" > /dev/null 2>&1; then
@@ -30,8 +30,8 @@ done
 # Those of checkpoints and WALs, in plans with crashes.
 for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced retention_takes_newest \
     old_removed_first failed_counts cut_without_rest worker_state_of_another_step counted_in_cut_and_again \
-    window_forgets barriers_forgotten barriers_of_others@459 image_forgets_roots record_durable_unwritten \
-    recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@1600 \
+    window_forgets barriers_forgotten@201 barriers_of_others@459 image_forgets_roots record_durable_unwritten \
+    recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@1701 \
     end_unsynced decisions_unread@334 resize_forgets_last resize_forgets_worker_states resize_undurable \
     repeated_given_up@6822; do
     first=1
