@@ -152,7 +152,7 @@ void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect
     know(&s->cluster->jobs[own->number], shard, effect->job);
     s->cluster->jobs[own->number].life[shard] = job->life;
     if (effect->kind == PD_EFF_DURABLE)
-        note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable_step);
+        note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable.step);
     for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
         const pd_param *param = &job->steps.params[effect->u.closed.at[i].param];
         sim_note(s, param->name, shard, "closes step", effect->u.closed.at[i].step, effect->u.closed.at[i].outcome);

@@ -181,6 +181,21 @@ TEST(short_calls_continue_to_wait_for_the_later_step, sharded *w)
     assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 4);
 }
 
+/* The WAL of shard 1 has ended at step 6, and its checkpoint is of step 8: it cannot go to step 7. */
+TEST(a_step_in_a_gap_of_a_log_is_not_durable, sharded *w)
+{
+    for (size_t s = 0; s < SHARDS; s++) {
+        pd_core *core = w->client->shards->at[s]->core;
+        core->replays = true;
+        core->n_kept = 0;
+        core->progress.durable = s == 1 ? 8 : 7;
+        core->progress.unbroken = s == 1 ? 8 : 4;
+    }
+    assert_int_equal(pd_client_durable(w->client), 0);
+    for (size_t s = 0; s < SHARDS; s++) w->client->shards->at[s]->core->progress.durable = 9;
+    assert_int_equal(pd_client_durable(w->client), 9);
+}
+
 TEST(a_worker_leaves_shards_that_answer_at_different_times, sharded *w)
 {
     shard_server *at = w->servers->at;

@@ -342,6 +342,40 @@ TEST(a_restart_keeps_the_records_before_its_checkpoint, log_course *c)
     assert_int_equal(c->step, 6);
 }
 
+/* The stream of a shard has ended at step 6, and checkpoints follow: a restart keeps the records for other shards. */
+TEST(a_restart_keeps_the_records_that_a_stream_has_left, log_course *c)
+{
+    pd_wal_source from = { &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 9 };
+    uint64_t oldest = 77;
+
+    course_steps(c, 6);
+    course_stop(c);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9), 9);
+        assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9, &oldest), 6);
+        assert_int_equal(oldest, 0);
+        assert_int_equal(pd_wal_truncate(&from, 9, NULL), PD_OK);
+        mem_disk_crash(c->memory, MEM_DISK_LOSE, 0);
+    }
+    assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6, &oldest), 0);
+    course_return(c);
+    assert_int_equal(c->step, 6);
+}
+
+/* The job has gone back behind the records, or has begun a chain after them: they are none of its past. */
+TEST(records_from_a_step_on_are_no_stream_that_has_ended_before_it, log_course *c)
+{
+    uint64_t oldest;
+
+    course_steps(c, 6);
+    assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 4, &oldest), 0);
+    course_checkpoint(c, 6);
+    c->base = c->step = 9;
+    course_steps(c, 1);
+    assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9, &oldest), 0);
+    c->life_of[9] = c->life;
+}
+
 TEST(other_jobs_keep_their_logs_when_one_is_dropped, log_course *c)
 {
     char name[PD_KEEP_NAME], dir[PD_KEEP_PATH];
