@@ -1,5 +1,6 @@
 /* Tests logs of jobs on a disk: what is written comes back, in order, and after a restart, and nothing else does. */
 #define _GNU_SOURCE /* mkdtemp */
+#include <errno.h>
 #include <xxhash.h>
 
 #include "test.h"
@@ -374,6 +375,41 @@ TEST(records_from_a_step_on_are_no_stream_that_has_ended_before_it, log_course *
     course_steps(c, 1);
     assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9, &oldest), 0);
     c->life_of[9] = c->life;
+}
+
+/* Drops the records after step 3, while call number n of the disk fails. Returns whether the order succeeds. */
+static bool drop_while_failing(log_course *c, int64_t n)
+{
+    pd_wal_record *order = sample_logged(3, 0, 1);
+    bool good;
+
+    order->act = PD_WAL_DROP;
+    mem_disk_fail_at(c->memory, n, EIO);
+    pd_wal_write(c->logs, &order, 1);
+    mem_disk_fail_at(c->memory, -1, 0);
+    good = order->error.code == PD_OK;
+    pd_wal_record_free(order);
+    return good;
+}
+
+/* The disk has lost data of a file whose sync has failed, and may lose what is written to it later. */
+TEST(a_file_whose_sync_has_failed_while_records_were_dropped_is_not_written_again)
+{
+    unsigned failed = 0;
+
+    for (int64_t n = 0; n < 30; n++) {
+        log_course c;
+
+        course_new(&c);
+        course_steps(&c, 3);
+        failed += !drop_while_failing(&c, n);
+        course_checkpoint(&c, 3);
+        course_steps(&c, 2);
+        restart(&c, MEM_DISK_LOSE);
+        assert_int_equal(c.step, 5);
+        course_free(&c);
+    }
+    assert_true(failed > 2);
 }
 
 TEST(other_jobs_keep_their_logs_when_one_is_dropped, log_course *c)
