@@ -203,6 +203,17 @@ void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order
     sim_enter(before);
 }
 
+bool sim_cluster_is_past(const sim *s, const sim_job *job, uint64_t step)
+{
+    for (uint32_t i = 0; i < s->n_servers; i++) {
+        const pd_job *own = inside_find(sim_server_store(s->servers[i]), job->name);
+        if (own == NULL) return false;
+        for (uint32_t p = 0; p < own->steps.n_params; p++)
+            if (own->steps.params[p].saved.step < step) return false;
+    }
+    return true;
+}
+
 void sim_cluster_check_number(const sim *s, const sim_job *job)
 {
     uint64_t number = 0;
