@@ -409,13 +409,26 @@ static void stop_steps(pd_job *job)
     pd_checkpoint_policy_plan(job);
 }
 
+/* Returns whether shards of a cluster can have to go back to a step of records that a stream has left on the disk. The
+ * floor of checkpoints, of which workers know that all shards have it, must come after them. */
+static bool needs_left_records(const pd_job *job)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    if (job->steps.shards == 1 || job->steps.sets.open || job->steps.n_fragments > 1) return false;
+    if (checkpointing->steps.changed || PD_MUTANT(left_records_replaced)) return false;
+    if (checkpointing->steps.end <= checkpointing->steps.oldest) return false;
+    return !checkpointing->floored || checkpointing->floor <= checkpointing->steps.end;
+}
+
 static void fail_step(pd_job *job, uint64_t step, const pd_error *err)
 {
     pd_log_facts facts = { .job = job->steps.name, .step = &step, .code = err->code };
 
     pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
-           "record of step %" PRIu64 " not written: %.300s; a checkpoint begins, and records continue after it", step,
-           err->text);
+           "record of step %" PRIu64 " not written: %.300s; a checkpoint begins, and records continue %s", step,
+           err->text,
+           needs_left_records(job) ? "once no shard of the cluster can have to go back before it" : "after it");
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_steps(job);
     pd_wal_answer_anyway(job);
@@ -532,18 +545,6 @@ static void give_up_waiting(pd_job *job)
     if (pd_wal_records_steps(&job->steps) && stream->waits &&
         job->steps.wal->inputs.base == job->checkpointing.cut.place)
         stop_steps(job);
-}
-
-/* Returns whether shards of a cluster can have to go back to a step of records that a stream has left on the disk. The
- * floor of checkpoints, of which workers know that all shards have it, must come after them. */
-static bool needs_left_records(const pd_job *job)
-{
-    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
-
-    if (job->steps.shards == 1 || job->steps.sets.open || job->steps.n_fragments > 1) return false;
-    if (checkpointing->steps.changed || PD_MUTANT(left_records_replaced)) return false;
-    if (checkpointing->steps.end <= checkpointing->steps.oldest) return false;
-    return !checkpointing->floored || checkpointing->floor <= checkpointing->steps.end;
 }
 
 /* Begins to record the steps after the checkpoint at place `base`, unless steps are recorded already. The first record
