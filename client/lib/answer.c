@@ -431,6 +431,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_core_note_members(core, core->receive.message);
     if (core->receive.message->fastest > 0) core->fastest = core->receive.message->fastest;
     note_leases(core, frame);
+    core->progress.unbroken = core->receive.message->unbroken;
     if (core->progress.durable != core->receive.message->durable_step) {
         core->progress.durable = core->receive.message->durable_step;
         pd_window_trim(core);
@@ -522,6 +523,7 @@ static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_
     pd_arena_reset(core->arena);
     if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
     reply = message;
+    if (reply->step >= core->progress.durable) core->progress.unbroken = reply->unbroken;
     if (reply->step > core->progress.durable) core->progress.durable = reply->step;
     pd_window_trim(core);
 }

@@ -34,7 +34,7 @@ bool pd_shard_state_goes_to(const pd_shard_state *state, uint64_t step)
 {
     for (size_t i = 0; i < state->n_kept; i++)
         if (state->kept[i] == step) return true;
-    return state->replays && step >= state->first && step <= state->step;
+    return state->replays && step >= state->first && step <= state->step && (state->last == 0 || step <= state->last);
 }
 
 bool pd_shard_state_reaches(const pd_shard_state *state, uint64_t step)
@@ -62,9 +62,10 @@ bool pd_common_step(const pd_shard_state *states, size_t n, uint64_t *step)
 {
     bool found = false;
 
-    /* The newest common step is that of a checkpoint, or the one at which a shard is. */
+    /* The newest common step is that of a checkpoint, the one at which a shard is, or the end of a WAL. */
     for (size_t i = 0; i < n; i++) {
         try_step(states, n, states[i].step, &found, step);
+        if (states[i].replays) try_step(states, n, states[i].last, &found, step);
         for (size_t k = 0; k < states[i].n_kept; k++) try_step(states, n, states[i].kept[k], &found, step);
     }
     return found;
@@ -185,6 +186,7 @@ static pd_shard_state read_state(pd_client *shard)
     for (size_t i = 0; i < core->n_params; i++) state.free = state.free && !is_coupled(&core->params[i]);
     state.replays = core->replays;
     state.first = core->first;
+    state.last = core->last;
     state.fresh = core->fresh;
     for (size_t i = 0; i < core->n_params; i++) {
         const pd_param_record *record = &core->params[i];
@@ -299,8 +301,8 @@ static bool is_passing(pd_shards *shards, int code)
 typedef struct pd_told_steps {
     uint64_t at[2 * PD_KEPT_STEPS];
     size_t n;
-    bool replays; /* it can go back to any step up to `durable` */
-    uint64_t durable;
+    bool replays; /* it can go back to any step from `unbroken` up to `durable` */
+    uint64_t unbroken, durable;
 } pd_told_steps;
 
 /* Notes the durable step, if it is new, and lists the steps that the shard has told. */
@@ -312,6 +314,7 @@ static void list_told(pd_told_steps *told, pd_core *core)
     if (progress->durable > 0 && (progress->n_reported == 0 || progress->reported[last] != progress->durable))
         progress->reported[progress->n_reported++ % PD_KEPT_STEPS] = progress->durable;
     told->replays = core->replays;
+    told->unbroken = progress->unbroken;
     told->durable = progress->durable;
     told->n = 0;
     for (size_t i = 0; i < core->n_kept; i++) told->at[told->n++] = core->kept[i];
@@ -332,6 +335,7 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
 
     told->replays = told->replays && other->replays;
     if (other->durable < told->durable) told->durable = other->durable;
+    if (other->unbroken > told->unbroken) told->unbroken = other->unbroken;
     for (size_t i = 0; i < told->n; i++)
         if (has_told(other, told->at[i]) || PD_MUTANT(common_too_high)) told->at[n++] = told->at[i];
     told->n = n;
@@ -351,7 +355,7 @@ static uint64_t find_durable(const pd_shards *shards)
     }
     for (size_t i = 0; i < told.n; i++)
         if (told.at[i] > common) common = told.at[i];
-    return told.replays && told.durable > common ? told.durable : common;
+    return told.replays && told.durable >= told.unbroken && told.durable > common ? told.durable : common;
 }
 
 static uint64_t find_least_durable(const pd_shards *shards)

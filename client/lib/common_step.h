@@ -13,8 +13,8 @@ typedef struct pd_shard_state {
     uint64_t durable; /* its durable step */
     uint64_t kept[PD_KEPT_STEPS];
     size_t n_kept;
-    bool replays; /* its WAL has the steps from `first` to `step` */
-    uint64_t first;
+    bool replays; /* its WAL has the steps from `first` to `last`; last 0: to `step` */
+    uint64_t first, last;
     bool fresh; /* it has taken no step since it has read the job from the disk */
 } pd_shard_state;
 

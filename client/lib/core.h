@@ -304,6 +304,7 @@ enum { PD_KEPT_STEPS = 16 }; /* most steps in DeclareReply.kept */
 typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
+    uint64_t unbroken;         /* with pd_core.replays: each step from here to `durable` is within reach */
     /* In a cluster: the last steps that the server has reported as durable, in a ring, all in this life of its job;
      * newest step to which all shards can go back, as they have reported (0: none). */
     uint64_t reported[PD_KEPT_STEPS], life;
@@ -404,8 +405,8 @@ typedef struct pd_core {
     pd_param_record *params;
     size_t n_params, n_declared;
     /* steps to which the server can go back, whether it has taken a step since it has read the job, and whether steps
-     * wait for verdicts: DeclareReply.kept, .replays, .first, .fresh, .settles */
-    uint64_t kept[PD_KEPT_STEPS], first;
+     * wait for verdicts: DeclareReply.kept, .replays, .first, .last, .fresh, .settles */
+    uint64_t kept[PD_KEPT_STEPS], first, last;
     size_t n_kept;
     bool replays, fresh, settles;
     uint64_t durable;     /* the durable step of that answer: progress.durable may be newer */

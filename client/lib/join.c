@@ -587,6 +587,14 @@ static void note_param(pd_core *core, pd_param_record *record, const Paramd__Dec
     record->missing = !told->initialised;
 }
 
+/* Returns the step from which on all steps up to the durable one are within reach, if the server's WAL has steps. */
+static uint64_t unbroken_from(const Paramd__DeclareReply *reply)
+{
+    bool ended = reply->last > 0 && reply->last < reply->durable_step;
+
+    return ended || reply->first > reply->durable_step ? reply->durable_step : reply->first;
+}
+
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
@@ -604,6 +612,8 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
     core->durable = core->n_kept > 0 && core->kept[0] > reply->durable_step ? core->kept[0] : reply->durable_step;
     core->replays = reply->replays;
     core->first = reply->first;
+    core->last = reply->last;
+    core->progress.unbroken = unbroken_from(reply);
     core->fresh = reply->fresh;
     core->settles = reply->settles;
     core->must_init = reply->must_init;

@@ -68,7 +68,9 @@ typedef struct pd_shards {
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
     bool confirms;    /* pd_client_sync: all shards have said that the step is durable, and are asked once more */
-    bool seeks;       /* that has lasted too long, so pd_shards_find_common brings all shards to one step */
+    /* pd_client_sync: its step; the step that all shards are asked for, since some are ahead of it; 0: its own */
+    uint64_t sync_step, sync_target;
+    bool seeks; /* that has lasted too long, so pd_shards_find_common brings all shards to one step */
     /* The step of the last rewind, and how many before it were to this step, too; time before which the next one does
      * not begin (0: not known yet). */
     uint64_t rewound;

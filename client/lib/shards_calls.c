@@ -83,11 +83,13 @@ static int sync_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 /* Gives up an earlier call that timed out, if it was for another step. */
 static void forget_other_step(pd_shards *shards, uint64_t step)
 {
+    if (shards->sync_step == step) return;
+    shards->sync_step = step;
+    shards->sync_target = 0;
+    shards->confirms = false;
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = shards->at[i];
 
-        if (shard->sync_step == step) continue;
-        shards->confirms = false;
         shards->over[PD_CALL_SYNC][i] = false;
         pd_io_enter(&shard->io);
         if (shard->sync != 0) pd_core_give_up(shard->core, shard->sync);
@@ -111,29 +113,59 @@ static bool have_new_lives(const pd_shards *shards)
     return found;
 }
 
-/* When the last shard has answered, an earlier one may have gone back without this worker's knowledge. So once all have
+/* Returns the highest durable step that a shard has reported. */
+static uint64_t most_durable(const pd_shards *shards)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+
+        if (shard->core->progress.durable > most) most = shard->core->progress.durable;
+        pd_io_leave(&shard->io);
+    }
+    return most;
+}
+
+/* Decides what follows when all shards have said that they have the step, or a later one. Returns whether the call is
+ * over.
+ *
+ * When the last shard has answered, an earlier one may have gone back without this worker's knowledge. So once all have
  * answered, all are asked again. If they have the step then, in the same lives, it is durable on all, and no request to
- * go back behind it can be under way: common_step.c. */
+ * go back behind it can be under way: common_step.c.
+ *
+ * A shard that is ahead may have a checkpoint of a later step alone, and another one a checkpoint of this step. Then
+ * no step is durable on all of them, and they are asked for the latest of these steps. */
+static bool take_answers(pd_shards *shards, uint64_t step)
+{
+    bool same = !have_new_lives(shards), confirmed = same && shards->confirms;
+
+    shards->confirms = same && !confirmed && !shards->open_sets;
+    if (shards->open_sets) return same;
+    if (!confirmed) return false;
+    if (pd_shards_durable(shards) >= step) return true;
+    shards->sync_target = most_durable(shards);
+    return false;
+}
+
 int pd_shards_sync(pd_client *client, uint64_t step, pd_error *err)
 {
     pd_shards *shards = client->shards;
     double end = pd_handle_end(client);
     bool over = false;
+    int rc = PD_OK;
 
     /* Where sets are open, a shard may never take a step that another one has: each makes a checkpoint of its own. */
     if (step == 0 && !shards->open_sets) step = present_step(shards);
     forget_other_step(shards, step);
-    while (!over) {
-        pd_synced synced = { step, shards->confirms };
-        bool same;
-        int rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &synced, end, err);
+    while (rc == PD_OK && !over) {
+        pd_synced synced = { shards->sync_target > step ? shards->sync_target : step, shards->confirms };
 
-        if (rc != PD_OK) return rc;
-        same = !have_new_lives(shards);
-        over = same && (shards->confirms || shards->open_sets);
-        shards->confirms = same && !over;
+        rc = pd_shards_carry_out(client, PD_CALL_SYNC, offsetof(pd_client, sync), sync_one, &synced, end, err);
+        over = rc == PD_OK && take_answers(shards, step);
     }
-    return PD_OK;
+    if (rc != PD_DEADLINE_EXCEEDED) shards->sync_target = 0;
+    return rc;
 }
 
 pd_client_stats pd_shards_count(const pd_shards *shards)

@@ -130,6 +130,7 @@
     X(verdict_of_step_before, "a shard decides a step by the verdict of the step before")                              \
     X(goback_ignores_life, "a shard goes back although it was loaded again since the worker has looked")               \
     X(common_too_high, "workers tell shards to keep the checkpoints from a step on that not all shards have")          \
+    X(left_records_replaced, "a shard's WAL begins anew although other shards may have to go back to its records")     \
     X(tally_without_last_chunk, "the sum of squares in a tally leaves out the end of each parameter")                  \
     X(part_of_neighbour, "a portion of a parameter gets the gradient of its first portion")                            \
     X(map_of_older_run, "a shard takes a worker of another cluster for one of its job's")                              \

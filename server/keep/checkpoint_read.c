@@ -399,6 +399,8 @@ void pd_checkpoint_describe(pd_checkpoint_image *image, const pd_disk *disk, con
     image->kept.n = 0;
     pd_checkpoint_list_kept(&image->kept, list, image->step);
     image->oldest_record = pd_wal_oldest(disk, job_dir, image->creator, image->place);
+    if (image->oldest_record == image->place)
+        image->ended_record = pd_wal_ended(disk, job_dir, image->creator, image->place, &image->oldest_record);
 }
 
 static void tell(const pd_disk *disk, const char *job_dir, const pd_step_list *list, size_t i,

@@ -78,7 +78,11 @@ int pd_wal_read_some(const pd_wal_source *from, uint64_t until, pd_wal_record **
 /* Returns the place from which on records of steps lead to `place` without a gap. Returns `place` if none do, or if the
  * stream cannot be read. */
 uint64_t pd_wal_oldest(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t place);
-/* Truncates a stream after record `last`; if `last` is 0, no record counts any more. Call it before a restored job
+/* Returns the place of the last record of steps, if the stream has ended before `place` and not begun anew. Records
+ * then lead to it from place *oldest on. Returns 0 if it has not, or if it cannot be read. */
+uint64_t pd_wal_ended(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t place, uint64_t *oldest);
+/* Truncates a stream after record `last`; if `last` is 0, no record counts any more. Records of steps that have ended
+ * before the base, and have not begun anew, stay: all shards may have to go back to one. Call it before a restored job
  * continues: otherwise a later restart could read old records of steps that the job takes again. Waits until the
  * records up to `last` are on the disk, since a daemon that was killed may have left them unsynced. No writer may have
  * the stream open. */

@@ -224,16 +224,33 @@ static size_t find_last(const pd_wal_index *index, uint64_t base, uint64_t last)
     return place;
 }
 
-uint64_t pd_wal_index_chain(pd_wal_index *index, uint64_t base, uint64_t last)
+/* Marks the files of the chain whose last record is `at`. Returns the number before its first record; `before`: there
+ * is no record. */
+static uint64_t mark_chain(pd_wal_index *index, size_t at, uint64_t before)
 {
-    uint64_t before = base;
-
     for (size_t i = 0; i < index->n_files; i++) index->files[i].used = false;
-    for (size_t at = find_last(index, base, last); at != PD_WAL_NOWHERE; at = find_parent(index, &index->places[at])) {
+    for (; at != PD_WAL_NOWHERE; at = find_parent(index, &index->places[at])) {
         index->files[index->places[at].file].used = true;
         before = index->places[at].header.step - 1;
     }
     return before;
+}
+
+uint64_t pd_wal_index_chain(pd_wal_index *index, uint64_t base, uint64_t last)
+{
+    return mark_chain(index, find_last(index, base, last), base);
+}
+
+bool pd_wal_index_ended(pd_wal_index *index, uint64_t place, uint64_t *oldest, uint64_t *last)
+{
+    size_t end = index->n_places;
+
+    for (size_t i = 0; i < index->n_places; i++)
+        if (index->places[i].header.step >= place) return false;
+    if (end == 0) return false;
+    *last = index->places[end - 1].header.step;
+    *oldest = mark_chain(index, end - 1, *last);
+    return true;
 }
 
 uint64_t pd_wal_index_base(const pd_wal_index *index)

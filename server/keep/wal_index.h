@@ -64,6 +64,10 @@ size_t pd_wal_index_find(const pd_wal_index *index, uint64_t step);
  * that leads to the base. Sets pd_wal_file.used of the files that contain a record of this chain up to `last`. Returns
  * the number before the first record of the chain; `base` if there is no record of it. */
 uint64_t pd_wal_index_chain(pd_wal_index *index, uint64_t base, uint64_t last);
+/* Finds the chain of a stream that has ended before `place`, and not begun anew. Returns false if there is none: the
+ * stream has no record, or has records of `place` or later steps. Otherwise *last is the number of its last record, and
+ * *oldest the number before its first one. Sets pd_wal_file.used of the files that contain one of them. */
+bool pd_wal_index_ended(pd_wal_index *index, uint64_t place, uint64_t *oldest, uint64_t *last);
 /* For a stream of decisions: returns the base of the last record. Records up to this number are no longer needed.
  * Returns 0 if there is no record. */
 uint64_t pd_wal_index_base(const pd_wal_index *index);

@@ -242,6 +242,18 @@ uint64_t pd_wal_oldest(const pd_disk *disk, const char *job_dir, uint64_t creato
     return oldest;
 }
 
+uint64_t pd_wal_ended(const pd_disk *disk, const char *job_dir, uint64_t creator, uint64_t place, uint64_t *oldest)
+{
+    pd_wal_index index;
+    uint64_t last;
+    bool found;
+
+    if (pd_wal_index_read(&index, disk, job_dir, PD_WAL_STEPS, creator, false, NULL) != PD_OK) return 0;
+    found = pd_wal_index_ended(&index, place, oldest, &last);
+    pd_wal_index_free(&index);
+    return found ? last : 0;
+}
+
 int pd_wal_read_some(const pd_wal_source *from, uint64_t until, pd_wal_record **list, pd_error *err)
 {
     pd_wal_about about;
@@ -302,13 +314,23 @@ static int truncate_file(const pd_wal_index *index, size_t i, uint64_t step, pd_
     return rc == PD_OK && file->last > step ? limit(index, i, step, err) : rc;
 }
 
+/* Marks the files of the records that stay: those that lead to `last`, or, if the stream of steps has ended before the
+ * base, all of its last chain. */
+static void choose_files(const pd_wal_source *from, pd_wal_index *index, uint64_t last)
+{
+    uint64_t base = base_of(from, index), oldest, end;
+
+    if (from->stream == PD_WAL_STEPS && last > 0 && pd_wal_index_ended(index, base, &oldest, &end)) return;
+    (void)pd_wal_index_chain(index, base, last);
+}
+
 int pd_wal_truncate(const pd_wal_source *from, uint64_t last, pd_error *err)
 {
     pd_wal_index index;
     int rc = pd_wal_index_read(&index, from->disk, from->job_dir, from->stream, from->creator, false, err);
 
     if (rc != PD_OK) return rc;
-    (void)pd_wal_index_chain(&index, base_of(from, &index), last);
+    choose_files(from, &index, last);
     for (size_t i = 0; i < index.n_files && rc == PD_OK; i++) rc = truncate_file(&index, i, last, err);
     if (rc == PD_OK && index.n_files > 0) rc = pd_disk_sync_dir(index.disk, index.dir, err);
     pd_wal_index_free(&index);

@@ -372,6 +372,9 @@ struct pd_wal_writer {
     pd_file_writer file;
     stream **at; /* the open streams */
     size_t n, room;
+    /* An order to drop records has failed, so the sync of a file may have failed: files that are on the disk are not
+     * written again. */
+    bool unsure;
 };
 
 int pd_wal_writer_new(pd_wal_writer **out, const pd_disk *disk, const char *root, uint64_t segment_bytes, pd_error *err)
@@ -445,6 +448,7 @@ static int add_stream(pd_wal_writer *writer, const pd_wal_record *record, stream
         return pd_fail(err, rc, "out of memory for the WAL of a job");
     }
     rc = open_stream(s, writer->disk, writer->root, writer->segment_bytes, &writer->file, record, err);
+    for (size_t i = 0; writer->unsure && i < s->n_files; i++) s->files[i].kind = PD_SEGMENT_UP_TO;
     if (rc == PD_OK)
         writer->at[writer->n++] = *out = s;
     else
@@ -548,7 +552,7 @@ void pd_wal_write(pd_wal_writer *writer, pd_wal_record *const *records, size_t n
     for (size_t i = 0; i < n; i++) {
         if (records[i]->act == PD_WAL_APPEND) continue;
         records[i]->error = (pd_error){ 0 };
-        (void)drop_streams(writer, records[i], &records[i]->error);
+        if (drop_streams(writer, records[i], &records[i]->error) != PD_OK) writer->unsure = true;
     }
 }
 

@@ -301,7 +301,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         daemon->config.hooks.log(&effect->u.log);
         take_remark(daemon, &effect->u.log);
         break;
-    case PD_EFF_DURABLE: pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable_step); break;
+    case PD_EFF_DURABLE:
+        pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable.step,
+                                      effect->u.durable.unbroken);
+        break;
     case PD_EFF_STATS:
         pd_figures_take(&daemon->figures, effect->job, effect->u.stats);
         effect->u.stats = NULL;

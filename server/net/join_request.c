@@ -419,6 +419,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.n_kept = kept.n;
     reply.replays = effect->u.declared.replays;
     reply.first = effect->u.declared.first;
+    reply.last = effect->u.declared.last < UINT64_MAX ? effect->u.declared.last : 0;
     reply.fresh = effect->u.declared.fresh;
     reply.open_sets = effect->u.declared.files;
     reply.leases = pd_lease_list_fill(&leases, &conn->leases);

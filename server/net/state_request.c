@@ -204,6 +204,7 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     reply.step = effect->u.checkpoint.step;
     reply.bytes = effect->u.checkpoint.bytes;
     reply.ms = effect->u.checkpoint.ns / 1000000;
+    reply.unbroken = effect->u.checkpoint.unbroken;
     pd_conn_answer(conn, pending, &reply.base);
 }
 

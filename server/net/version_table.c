@@ -50,6 +50,7 @@ typedef struct job {
     group *fragments; /* the fragments, if the job has several; NULL: it has one, `all` */
     uint32_t n_fragments;   /* number of `fragments`; 0: NULL */
     uint64_t durable;       /* durable step of the job; 0: there is none */
+    uint64_t unbroken;      /* pd_effect.u.durable.unbroken */
     pd_counted *members;    /* the members of the job; NULL: all ranks are members for ever */
     uint32_t leader;        /* if `members` is set: their leader; PD_MAX_WORLD: none of them is there */
     uint64_t epoch, course; /* number of times that the members have changed; the course of steps */
@@ -203,12 +204,13 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
     for (uint32_t f = 0; f < j->n_fragments; f++) find_least(j, &j->fragments[f]);
 }
 
-void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step)
+void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken)
 {
     job *j = find(versions, number);
 
     if (j == NULL && (j = add_job(versions, number)) == NULL) return;
     j->durable = step;
+    j->unbroken = unbroken;
 }
 
 void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint32_t leader,
@@ -249,6 +251,7 @@ static void answer_job(const job *j, pd_wait *wait)
     const pd_counted *members = j->members;
 
     wait->durable = j->durable;
+    wait->unbroken = j->unbroken;
     wait->course = j->course;
     if (members == NULL) return;
     wait->epoch = j->epoch;

@@ -52,7 +52,8 @@ struct pd_wait {
     uint32_t age;     /* answer to a push that counted: the step in which it did, minus the one that it was for */
     uint32_t counted; /* answer to a push that counted: number of ranks that counted in the step; 0: all */
     uint32_t rank; /* rank that asks; the outcome of its push is PD_LATE if the round closed without its contribution */
-    uint64_t durable; /* answer: durable step of the job; 0: there is none */
+    uint64_t durable;  /* answer: durable step of the job; 0: there is none */
+    uint64_t unbroken; /* answer: pd_effect.u.durable.unbroken */
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */
     uint32_t members, index;
     bool leads;             /* answer: `rank` is the leader of a job whose sets of ranks are open */
@@ -100,10 +101,10 @@ uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t nu
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
-/* Sets the durable step of a job, which later answers contain. The job need not have entries yet: a job from a
- * checkpoint has a durable step before its workers connect. Without memory for such a job, its answers contain 0 until
- * the next call. */
-void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step);
+/* Sets the durable step of a job and pd_effect.u.durable.unbroken, which later answers contain. The job need not have
+ * entries yet: a job from a checkpoint has a durable step before its workers connect. Without memory for such a job,
+ * its answers contain 0 until the next call. */
+void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken);
 /* Stores the members of a job and their leader (pd_effect.u.members), which later answers tell. Takes over a reference
  * to `set`; NULL: the members and the leader stay as they are. Without memory for a job that has no entries yet, its
  * answers lack them until the next call. */

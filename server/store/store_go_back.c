@@ -106,11 +106,12 @@ static void list_steps(const pd_kept_steps *kept, char *text, size_t size)
 static int check_step(pd_job *job, uint64_t step, bool log, pd_error *err)
 {
     char steps[300];
-    uint64_t first;
+    uint64_t first, last;
 
     if (step == PD_NEWEST && job->checkpointing.kept.n > 0) return PD_OK;
     if (pd_kept_steps_has(&job->checkpointing.kept, step)) return PD_OK;
-    if (log && pd_checkpoint_policy_replays(job, &first) && step >= first && step <= pd_steps_least(&job->steps))
+    if (log && pd_checkpoint_policy_replays(job, &first, &last) && step >= first && step <= last &&
+        step <= pd_steps_least(&job->steps))
         return PD_OK;
     if (job->checkpointing.kept.n == 0)
         return pd_fail(err, PD_NOT_FOUND, "job %.100s has no checkpoint yet", job->steps.name);

@@ -152,7 +152,7 @@ void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect
     know(&s->cluster->jobs[own->number], shard, effect->job);
     s->cluster->jobs[own->number].life[shard] = job->life;
     if (effect->kind == PD_EFF_DURABLE)
-        note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable_step);
+        note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable.step);
     for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
         const pd_param *param = &job->steps.params[effect->u.closed.at[i].param];
         sim_note(s, param->name, shard, "closes step", effect->u.closed.at[i].step, effect->u.closed.at[i].outcome);
@@ -201,6 +201,17 @@ void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order
     snprintf(late->job, sizeof late->job, "%s", order->job);
     sim_after(s, sim_draw(s, 300 * SIM_MS), ask_late, late, 0);
     sim_enter(before);
+}
+
+bool sim_cluster_is_past(const sim *s, const sim_job *job, uint64_t step)
+{
+    for (uint32_t i = 0; i < s->n_servers; i++) {
+        const pd_job *own = inside_find(sim_server_store(s->servers[i]), job->name);
+        if (own == NULL) return false;
+        for (uint32_t p = 0; p < own->steps.n_params; p++)
+            if (own->steps.params[p].saved.step < step) return false;
+    }
+    return true;
 }
 
 void sim_cluster_check_number(const sim *s, const sim_job *job)

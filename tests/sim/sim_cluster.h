@@ -49,6 +49,8 @@ void sim_cluster_check_end(const sim *s);
 void sim_cluster_describe(const sim *s);
 /* Checks an effect of a shard's store: what it publishes is what the twin has. */
 void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect);
+/* Returns whether all parameters on all shards are at this step or a later one. */
+bool sim_cluster_is_past(const sim *s, const sim_job *job, uint64_t step);
 /* Checks that all shards that have a job have that of one cluster. */
 void sim_cluster_check_number(const sim *s, const sim_job *job);
 /* Notes that a shard has carried out an order to go back. */

@@ -597,10 +597,10 @@ static void note_durable(sim *s, const pd_effect *effect)
     sim_history *h = history_of(s, effect->job);
 
     if (h == NULL) return;
-    if (effect->u.durable_step < h->durable)
+    if (effect->u.durable.step < h->durable)
         sim_fail("durability", "%s: the durable step goes from %llu back to %llu", h->job->name,
-                 (unsigned long long)h->durable, (unsigned long long)effect->u.durable_step);
-    h->durable = effect->u.durable_step;
+                 (unsigned long long)h->durable, (unsigned long long)effect->u.durable.step);
+    h->durable = effect->u.durable.step;
 }
 
 static void note_end(sim *s, const pd_effect *effect)

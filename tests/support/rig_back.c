@@ -51,6 +51,10 @@ void rig_describe(const rig *r, pd_checkpoint_image *image)
     image->oldest_record = image->place;
     for (size_t i = r->n_records; i-- > 0;)
         if (r->records[i]->step == image->oldest_record) image->oldest_record--;
+    image->ended_record = 0;
+    if (r->n_records == 0 || r->records[r->n_records - 1]->step >= image->place) return;
+    image->oldest_record = r->records[0]->step - 1;
+    image->ended_record = r->records[r->n_records - 1]->step;
 }
 
 /* Makes the checkpoint of order->step, or the last one before it, the newest one, and reads it. */

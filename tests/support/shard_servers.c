@@ -280,6 +280,9 @@ static void carry_out(shard_server *s, int fd, const shard_request *request)
         break;
     case PD_CHECKPOINT:
         checkpoint.step = ((const Paramd__CheckpointRequest *)request->message)->step;
+        if (checkpoint.step < s->ahead) checkpoint.step = s->ahead;
+        checkpoint.unbroken = checkpoint.step;
+        if (atomic_load(&s->most) > 0 && checkpoint.step > atomic_load(&s->most)) break;
         answer(fd, request, &checkpoint.base, NULL, 0);
         break;
     default: answer(fd, request, &ok.base, NULL, 0); break;

@@ -51,6 +51,8 @@ typedef struct shard_server {
     atomic_int scalars; /* number of scalars that came */
     uint64_t durable;   /* step that its answers to pushes report as durable; 0: its number + 3 */
     uint64_t shards, cluster, note_step, replaces;
+    uint64_t ahead;        /* its checkpoints are of this step or later ones */
+    _Atomic uint64_t most; /* requests for checkpoints of later steps get no answer; 0: all do */
 } shard_server;
 
 typedef struct shard_servers {

@@ -55,6 +55,19 @@ HOLDS(with_logs_it_is_where_the_last_shard_is,
       expect(STATES(logged(248, 220, 240, 220), logged(247, 240, 240, 220), logged(245, 240, 240, 220)), 245));
 HOLDS(a_log_that_begins_later_leaves_checkpoints_alone,
       expect(STATES(logged(248, 240, 240, 220), logged(239, 220, 220, 200)), 220));
+/* Returns a shard at `step` whose WAL has ended, and has the steps from `first` to `last`. */
+static pd_shard_state ended(uint64_t step, uint64_t first, uint64_t last, uint64_t a)
+{
+    pd_shard_state state = logged(step, first, a, first);
+
+    state.last = last;
+    return state;
+}
+
+HOLDS(the_last_step_of_a_log_that_has_ended_is_within_reach,
+      expect(STATES(ended(248, 220, 244, 247), logged(245, 240, 240, 0)), 244));
+HOLDS(after_a_log_that_has_ended_there_are_checkpoints_alone,
+      expect(STATES(ended(248, 220, 242, 244), logged(245, 240, 240, 0)), 244));
 HOLDS(a_shard_without_a_log_has_checkpoints_alone,
       expect(STATES(logged(248, 220, 240, 220), at(243, 240, 220, 0)), 243));
 HOLDS(without_a_step_that_all_have_there_is_none, expect_none(STATES(at(400, 400, 300, 200), at(100, 100, 0, 0))));

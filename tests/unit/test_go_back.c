@@ -135,29 +135,29 @@ TEST(a_job_with_a_log_goes_back_to_steps_of_it_before_its_first_checkpoint_is_ma
 {
     const course *p = &courses[1];
     pd_store_config config = durable_config();
-    uint64_t first;
+    uint64_t first, last;
     rig r;
 
     rig_new(&r, &config);
     r.keeps_older = true;
     course_join(&r, p);
-    assert_true(pd_checkpoint_policy_replays(the_job(&r), &first));
+    assert_true(pd_checkpoint_policy_replays(the_job(&r), &first, &last));
     assert_true(first == UINT64_MAX);
     assert_int_equal(worker_goes_back(&r, 0), PD_NOT_FOUND);
     course_initialise(&r, p);
     step_to(&r, p, 1, 6);
-    assert_true(pd_checkpoint_policy_replays(the_job(&r), &first));
+    assert_true(pd_checkpoint_policy_replays(the_job(&r), &first, &last));
     assert_int_equal(first, 4);
     rig_free(&r);
 }
 
 TEST(a_job_without_a_log_goes_back_to_no_step_between_checkpoints)
 {
-    uint64_t first;
+    uint64_t first, last;
     rig r;
 
     start(&r, &courses[0]);
-    assert_false(pd_checkpoint_policy_replays(the_job(&r), &first));
+    assert_false(pd_checkpoint_policy_replays(the_job(&r), &first, &last));
     assert_int_equal(first, 0);
     rig_free(&r);
 }

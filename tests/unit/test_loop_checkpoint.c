@@ -51,7 +51,7 @@ static void note_durable(scene *s, uint32_t job, uint64_t step)
 {
     pd_effect *effect = effect_of(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job);
 
-    effect->u.durable_step = step;
+    effect->u.durable.step = step;
     post(s, effect);
 }
 

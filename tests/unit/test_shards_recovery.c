@@ -146,6 +146,56 @@ TEST(a_durable_step_counts_once_all_shards_have_confirmed_it, sharded *w)
     for (size_t s = 0; s < SHARDS; s++) assert_in_range(atomic_load(&at[s].came[PD_CHECKPOINT]), 4, 6);
 }
 
+/* Shard 1 has no checkpoint of step 7, since it has taken step 8 before it was asked. */
+TEST(a_step_that_a_shard_has_passed_is_durable_with_a_later_one_on_all, sharded *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    for (size_t s = 0; s < SHARDS; s++) at[s].durable = 6;
+    sharded_take_step(w, 1);
+    at[1].ahead = 8;
+    assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
+    assert_int_equal(pd_client_durable(w->client), 8);
+    for (size_t s = 0; s < SHARDS; s++) assert_int_equal(atomic_load(&at[s].came[PD_CHECKPOINT]), 4);
+}
+
+/* Shard 0 takes step 8 later. The others are not asked again. */
+TEST(short_calls_continue_to_wait_for_the_later_step, sharded *w)
+{
+    shard_server *at = w->servers->at;
+    pd_error err = { 0 };
+
+    sharded_take_step(w, 1);
+    at[1].ahead = 8;
+    atomic_store(&at[0].most, 7);
+    w->client->slice = 0.05;
+    while (atomic_load(&at[0].came[PD_CHECKPOINT]) < 3 || atomic_load(&at[1].came[PD_CHECKPOINT]) < 3)
+        assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
+    for (int i = 0; i < 3; i++) assert_int_equal(pd_client_sync(w->client, 7, &err), PD_DEADLINE_EXCEEDED);
+    atomic_store(&at[0].most, 0);
+    sharded_cut(&at[0]);
+    w->client->slice = patient(20);
+    assert_int_equal(pd_client_sync(w->client, 7, &err), PD_OK);
+    assert_int_equal(pd_client_durable(w->client), 8);
+    assert_int_equal(atomic_load(&at[1].came[PD_CHECKPOINT]), 4);
+}
+
+/* The WAL of shard 1 has ended at step 6, and its checkpoint is of step 8: it cannot go to step 7. */
+TEST(a_step_in_a_gap_of_a_log_is_not_durable, sharded *w)
+{
+    for (size_t s = 0; s < SHARDS; s++) {
+        pd_core *core = w->client->shards->at[s]->core;
+        core->replays = true;
+        core->n_kept = 0;
+        core->progress.durable = s == 1 ? 8 : 7;
+        core->progress.unbroken = s == 1 ? 8 : 4;
+    }
+    assert_int_equal(pd_client_durable(w->client), 0);
+    for (size_t s = 0; s < SHARDS; s++) w->client->shards->at[s]->core->progress.durable = 9;
+    assert_int_equal(pd_client_durable(w->client), 9);
+}
+
 TEST(a_worker_leaves_shards_that_answer_at_different_times, sharded *w)
 {
     shard_server *at = w->servers->at;

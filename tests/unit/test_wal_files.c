@@ -1,5 +1,6 @@
 /* Tests logs of jobs on a disk: what is written comes back, in order, and after a restart, and nothing else does. */
 #define _GNU_SOURCE /* mkdtemp */
+#include <errno.h>
 #include <xxhash.h>
 
 #include "test.h"
@@ -340,6 +341,75 @@ TEST(a_restart_keeps_the_records_before_its_checkpoint, log_course *c)
     c->durable = c->step = 6;
     course_return(c);
     assert_int_equal(c->step, 6);
+}
+
+/* The stream of a shard has ended at step 6, and checkpoints follow: a restart keeps the records for other shards. */
+TEST(a_restart_keeps_the_records_that_a_stream_has_left, log_course *c)
+{
+    pd_wal_source from = { &c->disk, LOG_JOB_DIR, LOG_CREATOR, PD_WAL_STEPS, 9 };
+    uint64_t oldest = 77;
+
+    course_steps(c, 6);
+    course_stop(c);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pd_wal_oldest(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9), 9);
+        assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9, &oldest), 6);
+        assert_int_equal(oldest, 0);
+        assert_int_equal(pd_wal_truncate(&from, 9, NULL), PD_OK);
+        mem_disk_crash(c->memory, MEM_DISK_LOSE, 0);
+    }
+    assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 6, &oldest), 0);
+    course_return(c);
+    assert_int_equal(c->step, 6);
+}
+
+/* The job has gone back behind the records, or has begun a chain after them: they are none of its past. */
+TEST(records_from_a_step_on_are_no_stream_that_has_ended_before_it, log_course *c)
+{
+    uint64_t oldest;
+
+    course_steps(c, 6);
+    assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 4, &oldest), 0);
+    course_checkpoint(c, 6);
+    c->base = c->step = 9;
+    course_steps(c, 1);
+    assert_int_equal(pd_wal_ended(&c->disk, LOG_JOB_DIR, LOG_CREATOR, 9, &oldest), 0);
+    c->life_of[9] = c->life;
+}
+
+/* Drops the records after step 3, while call number n of the disk fails. Returns whether the order succeeds. */
+static bool drop_while_failing(log_course *c, int64_t n)
+{
+    pd_wal_record *order = sample_logged(3, 0, 1);
+    bool good;
+
+    order->act = PD_WAL_DROP;
+    mem_disk_fail_at(c->memory, n, EIO);
+    pd_wal_write(c->logs, &order, 1);
+    mem_disk_fail_at(c->memory, -1, 0);
+    good = order->error.code == PD_OK;
+    pd_wal_record_free(order);
+    return good;
+}
+
+/* The disk has lost data of a file whose sync has failed, and may lose what is written to it later. */
+TEST(a_file_whose_sync_has_failed_while_records_were_dropped_is_not_written_again)
+{
+    unsigned failed = 0;
+
+    for (int64_t n = 0; n < 30; n++) {
+        log_course c;
+
+        course_new(&c);
+        course_steps(&c, 3);
+        failed += !drop_while_failing(&c, n);
+        course_checkpoint(&c, 3);
+        course_steps(&c, 2);
+        restart(&c, MEM_DISK_LOSE);
+        assert_int_equal(c.step, 5);
+        course_free(&c);
+    }
+    assert_true(failed > 2);
 }
 
 TEST(other_jobs_keep_their_logs_when_one_is_dropped, log_course *c)

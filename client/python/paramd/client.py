@@ -646,7 +646,8 @@ class Client:
 
     def sync(self, step: int | None = None, timeout: float | None = None) -> None:
         """Waits until `step` is durable: until a checkpoint of this step or a later one is on the server's disk, which
-        the server makes at once.
+        the server makes at once. With several servers: until all can go back to one such step. If some have taken a
+        later one already, they wait for it on all: push all parameters of the last step before.
 
         step: None: the last one that this client knows of. 0: returns at once.
         timeout: most seconds; None: the client's deadline.

@@ -99,9 +99,10 @@ typedef struct pd_checkpoint_image {
     /* steps of checkpoints of the job that stay on the disk, the newest first: this one, and those before it. The
      * checkpoint writer fills the list in, or who reads the checkpoint from the disk. */
     pd_kept_steps kept;
-    /* a checkpoint from the disk: place from which on records of steps lead to `place` without a gap (`place`: none
-     * do) */
-    uint64_t oldest_record;
+    /* A checkpoint from the disk: place from which on records of steps lead to `place` without a gap (`place`: none
+     * do). Or if the stream of steps has ended before `place`, and not begun anew: `ended_record` is the place of its
+     * last record, and records lead to this place from oldest_record on. ended_record 0: it has not. */
+    uint64_t oldest_record, ended_record;
 
     /* the result, which the checkpoint writer fills in */
     pd_error error; /* PD_OK: the checkpoint is durable */

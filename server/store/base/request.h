@@ -587,7 +587,7 @@ typedef enum pd_effect_kind {
     PD_EFF_WRITE_CHECKPOINT, /* u.checkpoint_image for the checkpoint writer; it never reaches the loop thread */
     PD_EFF_GO_BACK,          /* u.go_back_order for the checkpoint writer; it never reaches the loop thread */
     PD_EFF_WAL,              /* a record for the WAL thread, u.wal; it never reaches the loop thread */
-    PD_EFF_DURABLE,          /* steps of the job up to u.durable_step are on disk */
+    PD_EFF_DURABLE,          /* steps of the job up to u.durable.step are on disk */
     PD_EFF_WORKER_STATE,     /* answers PD_REQ_GET_WORKER_STATE: u.worker_state */
     PD_EFF_SETTLED,          /* answers PD_REQ_SETTLE: u.settled */
     PD_EFF_CHECKPOINT,       /* a checkpoint that was asked for is on disk: u.checkpoint */
@@ -656,8 +656,10 @@ typedef struct pd_effect {
             bool files;            /* each push of the job gets a PD_EFF_FILED before its answer */
             pd_rank_leases leases; /* what is leased to the rank; n = 0: nothing */
             pd_kept_steps kept;    /* steps of the checkpoints to which the job can go back */
-            bool replays; /* it can also go back to each step that its parameters have closed from `first` on */
-            uint64_t first;
+            /* it can also go back to each step from `first` to `last` that its parameters have closed; UINT64_MAX: to
+             * all from `first` on */
+            bool replays;
+            uint64_t first, last;
             bool fresh;       /* the job has taken no step since it was read from the disk */
             uint64_t place;   /* place of step leases.step of fragment 0, as in u.closed; 0: it was not fixed */
             uint64_t changes; /* number of changes of leases that the disk must have first (step/withheld.h) */
@@ -710,7 +712,10 @@ typedef struct pd_effect {
         pd_checkpoint_image *checkpoint_image;
         pd_go_back_order *go_back_order;
         pd_wal_record *wal;
-        uint64_t durable_step;
+        struct {
+            uint64_t step;
+            uint64_t unbroken; /* the job can go back to each step from this one to `step`; 0: it has no WAL of steps */
+        } durable;
         struct {
             uint64_t step; /* step after which the worker can continue from it; 0: the rank has no worker state */
             uint8_t *at;   /* the worker state, owned by the effect; NULL: it is empty */
@@ -725,7 +730,8 @@ typedef struct pd_effect {
         struct {
             /* step of the checkpoint; bytes written; 0: an earlier checkpoint was recent enough */
             uint64_t step, bytes;
-            uint64_t ns; /* time that writing it took */
+            uint64_t ns;       /* time that writing it took */
+            uint64_t unbroken; /* to a worker: as in `durable` */
         } checkpoint;
         pd_log_entry log;
         pd_job_stats *stats; /* owned by the effect; NULL: the loop thread has taken it */

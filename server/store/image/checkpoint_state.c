@@ -1,6 +1,7 @@
 /* checkpoint_state.c - answers requests for a checkpoint, schedules retries by time, and pauses and resumes jobs. */
 #include "checkpoint_state.h"
 
+#include "checkpoint_policy.h"
 #include "consistent_cut.h"
 #include "import.h"
 #include "riders.h"
@@ -24,6 +25,7 @@ void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint
     effect->u.checkpoint.step = step_for(job, request);
     effect->u.checkpoint.bytes = bytes;
     effect->u.checkpoint.ns = ns;
+    effect->u.checkpoint.unbroken = pd_checkpoint_policy_unbroken(job);
     pd_effects_add(job->steps.outbox, effect);
     pd_request_free(request);
 }

@@ -259,7 +259,7 @@ static int complete(pd_restoring *r, uint64_t now_ns, pd_error *err)
         rc = take_worker_state(job, &image->worker_states[i], err);
     if (rc != PD_OK || (rc = pd_header_image_settle(job, now_ns, err)) != PD_OK) return rc;
     set_checkpointing(job, image, now_ns);
-    pd_wal_restored(job, is_even(job), image->oldest_record);
+    pd_wal_restored(job, is_even(job), image->oldest_record, image->ended_record);
     pd_repeats_begin(job, now_ns);
     r->complete = true;
     return PD_OK;

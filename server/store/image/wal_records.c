@@ -409,13 +409,26 @@ static void stop_steps(pd_job *job)
     pd_checkpoint_policy_plan(job);
 }
 
+/* Returns whether shards of a cluster can have to go back to a step of records that a stream has left on the disk. The
+ * floor of checkpoints, of which workers know that all shards have it, must come after them. */
+static bool needs_left_records(const pd_job *job)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    if (job->steps.shards == 1 || job->steps.sets.open || job->steps.n_fragments > 1) return false;
+    if (checkpointing->steps.changed || PD_MUTANT(left_records_replaced)) return false;
+    if (checkpointing->steps.end <= checkpointing->steps.oldest) return false;
+    return !checkpointing->floored || checkpointing->floor <= checkpointing->steps.end;
+}
+
 static void fail_step(pd_job *job, uint64_t step, const pd_error *err)
 {
     pd_log_facts facts = { .job = job->steps.name, .step = &step, .code = err->code };
 
     pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
-           "record of step %" PRIu64 " not written: %.300s; a checkpoint begins, and records continue after it", step,
-           err->text);
+           "record of step %" PRIu64 " not written: %.300s; a checkpoint begins, and records continue %s", step,
+           err->text,
+           needs_left_records(job) ? "once no shard of the cluster can have to go back before it" : "after it");
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_steps(job);
     pd_wal_answer_anyway(job);
@@ -445,6 +458,7 @@ static void note_moved(pd_job *job)
            "%s, which no record tells: a checkpoint begins, and records continue after it",
            job->checkpointing.steps.moved);
     stop_steps(job);
+    job->checkpointing.steps.changed = true;
 }
 
 /* Returns whether the checkpoint at place `base`, which the records follow, or a later one is durable. It must contain
@@ -533,12 +547,15 @@ static void give_up_waiting(pd_job *job)
         stop_steps(job);
 }
 
-/* Begins to record the steps after the checkpoint at place `base`, unless steps are recorded already. */
+/* Begins to record the steps after the checkpoint at place `base`, unless steps are recorded already. The first record
+ * of the new chain replaces those of the one before it. */
 static void begin_steps(pd_job *job, uint64_t base)
 {
     if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
+    if (needs_left_records(job)) return;
     job->checkpointing.steps.moved = NULL;
-    job->checkpointing.steps.oldest = base;
+    job->checkpointing.steps.changed = false;
+    job->checkpointing.steps.oldest = job->checkpointing.steps.end = base;
     job->checkpointing.steps.waits = !has_base(job, base) && !PD_MUTANT(records_before_checkpoint);
     pd_wal_begin_steps(&job->steps, base, base);
 }
@@ -561,7 +578,7 @@ void pd_wal_resume(pd_job *job, uint64_t place)
 {
     uint32_t fragment = (uint32_t)(job->steps.wal->inputs.fragment - job->steps.fragments);
 
-    job->checkpointing.durable_place = job->checkpointing.decisions.copied = place;
+    job->checkpointing.durable_place = job->checkpointing.decisions.copied = job->checkpointing.steps.end = place;
     (void)note_fragment(job, &job->steps.fragments[fragment], job->steps.wal->inputs.step);
     note_kept(job, false);
     if (job->checkpointing.steps.wanted) pd_wal_begin_steps(&job->steps, job->checkpointing.newest.place, place);
@@ -596,11 +613,22 @@ static void look_steps(pd_job *job)
         record_step(job);
 }
 
+/* Returns whether a checkpoint now brings the floor nearer, for which the stream waits: workers must tell two
+ * checkpoints after the left records, one after the other. So the next one begins when they have told the newest. */
+static bool moves_floor(const pd_job *job)
+{
+    const pd_newest_checkpoint *newest = &job->checkpointing.newest;
+
+    if (newest->place <= job->checkpointing.steps.end) return true;
+    return job->checkpointing.common >= newest->step && pd_cut_least_step(&job->steps) > newest->step;
+}
+
 bool pd_wal_wants_checkpoint(const pd_job *job)
 {
     const pd_step_stream *stream = &job->checkpointing.steps;
 
     if (!stream->wanted || stream->left || pd_wal_records_steps(&job->steps)) return false;
+    if (needs_left_records(job) && !moves_floor(job)) return false;
     return job->steps.progress.furthest >= stream->retry;
 }
 
@@ -622,7 +650,8 @@ static void note_durable(pd_job *job, const pd_wal_record *record, pd_request *r
         return;
     }
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-    effect->u.durable_step = job->checkpointing.durable_step;
+    effect->u.durable.step = job->checkpointing.durable_step;
+    effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     pd_checkpoint_answer_workers(job);
 }
@@ -636,6 +665,7 @@ static void settle_step(pd_job *job, const pd_wal_record *record, pd_request *re
     if (job->checkpointing.steps.left && job->steps.wal->inputs.under_way == 0) rejoin(job);
     if (record->error.code == PD_OK) {
         job->checkpointing.steps.bytes += record->bytes;
+        if (record->step > job->checkpointing.steps.end) job->checkpointing.steps.end = record->step;
         pd_histogram_add(&job->checkpointing.steps.times, record->ns);
         note_durable(job, record, request);
     } else {
@@ -704,15 +734,17 @@ void pd_wal_checkpointed(pd_job *job, bool good)
     release_reports(job);
 }
 
-void pd_wal_restored(pd_job *job, bool even, uint64_t oldest)
+void pd_wal_restored(pd_job *job, bool even, uint64_t oldest, uint64_t ended)
 {
     if (job->steps.wal != NULL) {
         job->checkpointing.decisions =
             (pd_decision_stream){ .on = true, .fresh = true, .copied = job->checkpointing.newest.place };
         job->steps.wal->decisions.on = true;
     }
+    if (ended > 0) job->checkpointing.steps.end = ended;
+    if (ended > 0) job->checkpointing.steps.oldest = oldest;
     if (even) begin_steps(job, job->checkpointing.newest.place);
-    if (even && oldest < job->checkpointing.newest.place) job->checkpointing.steps.oldest = oldest;
+    if (even && ended == 0 && oldest < job->checkpointing.newest.place) job->checkpointing.steps.oldest = oldest;
     note_kept(job, true);
     begin_reports(job);
 }

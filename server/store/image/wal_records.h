@@ -13,7 +13,13 @@
  * all shards may have to go back (pd_step_stream.oldest). A stream ends when a record cannot be made or written, or
  * when something other than a step changes the state. Then the job continues, a checkpoint begins, and after it the
  * stream begins a new chain. If the job is repeating steps then, the first record of decisions also contains the
- * decisions of the steps that are still to be repeated. */
+ * decisions of the steps that are still to be repeated.
+ *
+ * In a cluster the records that a stream of steps leaves after an error lead to steps that can be the last ones that
+ * all shards have: another shard can lose its later steps. A new chain would replace them. So the stream begins anew
+ * only with a checkpoint that is made when the floor of checkpoints (pd_checkpoint_policy.floor) is after these
+ * records. Until then checkpoints alone make steps durable, and the job can go back to them and to steps of the
+ * records. */
 #ifndef PD_WAL_RECORDS_H
 #define PD_WAL_RECORDS_H
 
@@ -42,8 +48,8 @@ bool pd_wal_wants_checkpoint(const pd_job *job);
 
 /* Begins to record the steps and decisions after the newest checkpoint, from which the job was just restored. `even`:
  * the parameters of each fragment are all at one step; only then are steps recorded. `oldest`: the WAL has records from
- * there on to the checkpoint (pd_checkpoint_image.oldest_record). */
-void pd_wal_restored(pd_job *job, bool even, uint64_t oldest);
+ * there on to the checkpoint; `ended`: to this place alone, if it is not 0 (pd_checkpoint_image.oldest_record). */
+void pd_wal_restored(pd_job *job, bool even, uint64_t oldest, uint64_t ended);
 /* Continues the stream of steps after its records up to the one at `place` were replayed. */
 void pd_wal_resume(pd_job *job, uint64_t place);
 

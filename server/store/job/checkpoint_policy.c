@@ -62,7 +62,8 @@ void pd_checkpoint_policy_tell(pd_job *job)
     pd_effect *effect = job->checkpointing.newest.exists ? pd_job_effect(job, PD_EFF_DURABLE) : NULL;
 
     if (effect == NULL) return;
-    effect->u.durable_step = job->checkpointing.durable_step;
+    effect->u.durable.step = job->checkpointing.durable_step;
+    effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
     pd_effects_add(job->steps.outbox, effect);
 }
 
@@ -94,24 +95,26 @@ void pd_checkpoint_policy_plan(pd_job *job)
     if (step < UINT64_MAX - every) job->checkpointing.next = (step / every + 1) * every;
 }
 
-bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first)
+bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first, uint64_t *last)
 {
+    const pd_step_stream *stream = &job->checkpointing.steps;
     const pd_kept_steps *kept = &job->checkpointing.kept;
-    bool found = false;
 
-    *first = 0;
-    if (job->steps.n_fragments > 1) return false;
-    if (kept->n == 0 && job->checkpointing.steps.wanted) {
-        /* A worker that joins now must know that durable steps will be within reach. */
-        *first = UINT64_MAX;
-        return true;
-    }
-    if (!pd_wal_records_steps(&job->steps)) return false;
-    for (uint32_t i = 0; i < kept->n && kept->at[i] >= job->checkpointing.steps.oldest; i++) {
-        *first = kept->at[i];
-        found = true;
-    }
-    return found;
+    *first = *last = 0;
+    if (job->steps.n_fragments > 1 || !stream->wanted) return false;
+    *first = UINT64_MAX;
+    *last = pd_wal_records_steps(&job->steps) && !stream->waits ? UINT64_MAX : stream->changed ? 0 : stream->end;
+    for (uint32_t i = 0; i < kept->n && kept->at[i] >= stream->oldest; i++)
+        if (kept->at[i] < *last) *first = kept->at[i];
+    return true;
+}
+
+uint64_t pd_checkpoint_policy_unbroken(const pd_job *job)
+{
+    uint64_t first, last, durable = job->checkpointing.durable_step;
+
+    if (!pd_checkpoint_policy_replays(job, &first, &last)) return 0;
+    return first < durable && durable <= last ? first : durable;
 }
 
 void pd_checkpoint_policy_soon(pd_job *job)

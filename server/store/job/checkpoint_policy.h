@@ -15,8 +15,12 @@ int pd_checkpoint_policy_begin(pd_job *job, pd_error *err);
  * ranks. */
 void pd_checkpoint_policy_plan(pd_job *job);
 /* Returns whether the job can go back to steps of its WAL: to each that all parameters have closed, from the step
- * *first of a checkpoint on. *first: UINT64_MAX: the WAL begins with the first checkpoint, which is not made yet. */
-bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first);
+ * *first of a checkpoint to *last. *first: UINT64_MAX: to none now, since the WAL begins with a checkpoint that is not
+ * made yet. *last: UINT64_MAX: the WAL has not ended. */
+bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first, uint64_t *last);
+/* Returns the step from which on the job can go back to each step up to the durable one; 0: it has no stream of
+ * steps. */
+uint64_t pd_checkpoint_policy_unbroken(const pd_job *job);
 /* Makes a checkpoint due at the next step, because the WAL cannot hold what has changed. */
 void pd_checkpoint_policy_soon(pd_job *job);
 /* Makes a checkpoint due at once, at the job's present step, because the state has changed without a step. */

@@ -292,7 +292,7 @@ static void answer(pd_job *job, pd_request *request, declaring *d)
     effect->u.declared.sends_whole = effect->u.declared.must_init && request->rank == job->membership.giver;
     effect->u.declared.kept = job->checkpointing.kept;
     effect->u.declared.fresh = job->restart.restored && job->restart.step == pd_steps_least(&job->steps);
-    effect->u.declared.replays = pd_checkpoint_policy_replays(job, &effect->u.declared.first);
+    effect->u.declared.replays = pd_checkpoint_policy_replays(job, &effect->u.declared.first, &effect->u.declared.last);
     effect->u.declared.reserve = quota->reserve;
     /* bytes of the rank's frames from earlier connections that are not summed yet */
     effect->u.declared.held = quota->declared ? 0 : quota->held;

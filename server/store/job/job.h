@@ -64,7 +64,11 @@ typedef struct pd_step_stream {
      * failure to it */
     uint64_t retry, distance;
     uint64_t broken; /* number of times that the stream had to end */
-    uint64_t oldest; /* the WAL has all records after this place; those up to it are no longer needed */
+    /* The disk has the records after place `oldest` up to place `end`; those up to `oldest` are no longer needed. If
+     * the stream has ended, it may begin anew once no shard of the cluster can have to go back to `end` or before:
+     * wal_records.h. */
+    uint64_t oldest, end;
+    bool changed; /* it has ended with a change of the state that no record tells */
     /* For operators, since the server started: how long records took to become durable; bytes of these records; number
      * of steps that were replayed at the start. */
     pd_histogram times;

@@ -2,6 +2,7 @@
  * on the shard whose largest load stays least (LPT over four loads). */
 #include "placement.h"
 
+#include "name_order.h"
 #include "request.h"
 #include "paramd/optim.h"
 
@@ -199,6 +200,8 @@ const char *pd_load_name(pd_load_kind load)
 /* ---- placing ---- */
 
 #define PLACE_NS 4.0                     /* time to compare one portion with one shard */
+#define ARRANGE_NS 100.0                 /* time to move one portion to its place */
+#define UNIT_NS 100.0                    /* time to sort one unit */
 #define ONE ((unsigned __int128)1 << 30) /* the share of a load that all shards together have */
 
 typedef struct shard {
@@ -214,10 +217,26 @@ typedef struct unit {
     uint64_t cost[PD_LOADS], share[PD_LOADS], largest;
 } unit;
 
+/* The place of a portion in the order of names, and its group. */
+typedef struct member {
+    uint32_t group, place;
+} member;
+
+/* What it takes to sort the portions. Names are compared only once: groups keep the order of names. */
+typedef struct sorting {
+    pd_named *names;
+    pd_name_order *order;
+    member *members;
+    pd_placed *copy;
+} sorting;
+
 struct pd_placement {
-    pd_placed *list;
+    pd_placed *list; /* sorted by group, then by name, then by element */
     size_t n;
+    const pd_placed **by_name; /* the same, sorted by name, then by element */
+    sorting *sorting;          /* NULL: the list is sorted */
     unit *units;
+    bool ready;         /* the units are sorted, too */
     size_t n_units, at; /* number of units; index of the next one to place */
     shard *shards;
     uint32_t n_shards;
@@ -227,17 +246,6 @@ struct pd_placement {
 static uint64_t plus(uint64_t a, uint64_t b)
 {
     return __builtin_add_overflow(a, b, &a) ? UINT64_MAX : a;
-}
-
-/* Compares by group, then by name, then by element. Portions without a group come last. */
-static int by_name(const void *left, const void *right)
-{
-    const pd_placed *a = left, *b = right;
-    int order = strcmp(a->name, b->name);
-
-    if (a->together != b->together) return a->together < b->together ? -1 : 1;
-    if (order != 0) return order;
-    return (a->portion->first > b->portion->first) - (a->portion->first < b->portion->first);
 }
 
 /* Compares by the largest share, the larger first; then by the order of the list. Group 0 comes first of all. */
@@ -274,6 +282,31 @@ static void find_shares(const pd_placement *p, unit *u)
     }
 }
 
+static void free_sorting(sorting *s)
+{
+    if (s == NULL) return;
+    pd_name_order_free(s->order);
+    free(s->names);
+    free(s->members);
+    free(s->copy);
+    free(s);
+}
+
+static sorting *begin_sorting(const pd_placed *list, size_t n)
+{
+    sorting *s = calloc(1, sizeof *s);
+
+    if (s == NULL) return NULL;
+    s->names = malloc((n + 1) * sizeof *s->names);
+    s->members = malloc((n + 1) * sizeof *s->members);
+    s->copy = malloc((n + 1) * sizeof *s->copy);
+    for (size_t i = 0; s->names != NULL && i < n; i++) s->names[i] = (pd_named){ list[i].name, list[i].portion->first };
+    if (s->names != NULL) s->order = pd_name_order_new(s->names, n);
+    if (s->order != NULL && s->members != NULL && s->copy != NULL) return s;
+    free_sorting(s);
+    return NULL;
+}
+
 pd_placement *pd_placement_new(pd_placed *list, size_t n, uint32_t shards)
 {
     pd_placement *p = calloc(1, sizeof *p);
@@ -282,15 +315,54 @@ pd_placement *pd_placement_new(pd_placed *list, size_t n, uint32_t shards)
     *p = (pd_placement){ .list = list, .n = n, .n_shards = shards };
     p->units = calloc(n + 1, sizeof *p->units);
     p->shards = calloc(shards, sizeof *p->shards);
-    if (p->units == NULL || p->shards == NULL) {
-        pd_placement_free(p);
-        return NULL;
+    p->by_name = malloc((n + 1) * sizeof *p->by_name);
+    p->sorting = begin_sorting(list, n);
+    if (p->units != NULL && p->shards != NULL && p->by_name != NULL && p->sorting != NULL) return p;
+    pd_placement_free(p);
+    return NULL;
+}
+
+/* Compares by group, then by place. Portions without a group come last. */
+static int by_group(const void *left, const void *right)
+{
+    const member *a = left, *b = right;
+
+    if (a->group != b->group) return a->group < b->group ? -1 : 1;
+    return (a->place > b->place) - (a->place < b->place);
+}
+
+/* Moves the portions to their places in the list, once the names are sorted. */
+static void arrange(pd_placement *p)
+{
+    const sorting *s = p->sorting;
+
+    memcpy(s->copy, p->list, p->n * sizeof *s->copy);
+    for (size_t i = 0; i < p->n; i++)
+        s->members[i] = (member){ p->list[pd_name_order_at(s->order, i)].together, (uint32_t)i };
+    qsort(s->members, p->n, sizeof *s->members, by_group);
+    for (size_t i = 0; i < p->n; i++) {
+        p->list[i] = s->copy[pd_name_order_at(s->order, s->members[i].place)];
+        p->by_name[s->members[i].place] = &p->list[i];
     }
-    qsort(list, n, sizeof *list, by_name);
-    find_units(p);
+}
+
+/* Sorts the portions, then the units. Returns false if there is more to do. */
+static bool sort_some(pd_placement *p, double *budget_ns)
+{
+    if (p->sorting != NULL) {
+        if (!pd_name_order_some(p->sorting->order, budget_ns) || !(*budget_ns > 0)) return false;
+        arrange(p);
+        find_units(p);
+        free_sorting(p->sorting);
+        p->sorting = NULL;
+        *budget_ns -= ARRANGE_NS * (double)p->n;
+    }
+    if (p->ready) return true;
+    if (!(*budget_ns > 0)) return false;
     for (size_t i = 0; i < p->n_units; i++) find_shares(p, &p->units[i]);
     qsort(p->units, p->n_units, sizeof *p->units, by_share);
-    return p;
+    *budget_ns -= UNIT_NS * (double)p->n_units;
+    return p->ready = true;
 }
 
 /* What a shard's loads would be with one more unit: the largest of its shares, and their sum. */
@@ -338,6 +410,7 @@ static void place(pd_placement *p, const unit *u)
 
 bool pd_placement_some(pd_placement *p, double *budget_ns)
 {
+    if (!sort_some(p, budget_ns)) return false;
     while (p->at < p->n_units) {
         if (!(*budget_ns > 0)) return false;
         *budget_ns -= PLACE_NS * p->n_shards + PLACE_NS * (double)p->units[p->at].n;
@@ -349,6 +422,8 @@ bool pd_placement_some(pd_placement *p, double *budget_ns)
 void pd_placement_free(pd_placement *p)
 {
     if (p == NULL) return;
+    free_sorting(p->sorting);
+    free(p->by_name);
     free(p->units);
     free(p->shards);
     free(p);
@@ -393,16 +468,6 @@ uint32_t pd_placement_empty(const pd_placement *p)
 
 /* ---- the map ---- */
 
-/* Compares by name, then by element. */
-static int by_place(const void *left, const void *right)
-{
-    const pd_placed *a = *(const pd_placed *const *)left, *b = *(const pd_placed *const *)right;
-    int order = strcmp(a->name, b->name);
-
-    if (order != 0) return order;
-    return (a->portion->first > b->portion->first) - (a->portion->first < b->portion->first);
-}
-
 static void hash_number(XXH3_state_t *state, uint64_t number)
 {
     uint64_t little = htole64(number);
@@ -420,24 +485,16 @@ static void hash_portion(XXH3_state_t *state, const pd_placed *placed)
 
 int pd_placement_fingerprint(const pd_placement *p, uint64_t split_bytes, uint64_t *fingerprint)
 {
-    const pd_placed **order = malloc((p->n + 1) * sizeof *order);
     XXH3_state_t *state = XXH3_createState();
 
-    if (order == NULL || state == NULL) {
-        free(order);
-        XXH3_freeState(state);
-        return PD_NO_MEMORY;
-    }
+    if (state == NULL) return PD_NO_MEMORY;
     XXH3_64bits_reset(state);
     hash_number(state, PD_PLACEMENT_VERSION);
     hash_number(state, p->n_shards);
     hash_number(state, split_bytes);
-    for (size_t i = 0; i < p->n; i++) order[i] = &p->list[i];
-    qsort(order, p->n, sizeof *order, by_place);
-    for (size_t i = 0; i < p->n; i++) hash_portion(state, order[i]);
+    for (size_t i = 0; i < p->n; i++) hash_portion(state, p->by_name[i]);
     *fingerprint = XXH3_64bits_digest(state);
     if (*fingerprint == 0) *fingerprint = 1;
-    free(order);
     XXH3_freeState(state);
     return PD_OK;
 }

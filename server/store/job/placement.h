@@ -95,9 +95,10 @@ typedef struct pd_placed {
 
 typedef struct pd_placement pd_placement;
 
-/* Begins to place n portions on the shards. Borrows the list, which it sorts. Returns NULL if out of memory. */
+/* Begins to place n portions on the shards. Borrows the list, which pd_placement_some sorts. Returns NULL if out of
+ * memory. */
 pd_placement *pd_placement_new(pd_placed *list, size_t n, uint32_t shards);
-/* Places portions for about *budget_ns nanoseconds of one core. Returns false if there is more to do. */
+/* Sorts and places portions for about *budget_ns nanoseconds of one core. Returns false if there is more to do. */
 bool pd_placement_some(pd_placement *placement, double *budget_ns);
 void pd_placement_free(pd_placement *placement); /* accepts NULL */
 

@@ -385,10 +385,11 @@ static bool overtakes(const pd_job *job, const pd_request *frame)
 /* Returns whether the shard can go back to a step. */
 static bool can_go_back_to(const pd_job *job, uint64_t step)
 {
-    uint64_t first;
+    uint64_t first, last;
 
     if (pd_kept_steps_has(&job->checkpointing.kept, step)) return true;
-    return pd_checkpoint_policy_replays(job, &first) && step >= first && step <= job->checkpointing.durable_step;
+    return pd_checkpoint_policy_replays(job, &first, &last) && step >= first && step <= last &&
+           step <= job->checkpointing.durable_step;
 }
 
 /* Takes over to which step, as the rank knows, all shards can go back: the shard keeps what it needs to do so. Ignores

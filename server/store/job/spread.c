@@ -17,7 +17,7 @@
 #define PLAN_TASK_NS 400.0
 #define INTERVAL_NS 100000.0 /* time to find the interval of a rule's preconditioner tasks */
 #define PORTION_NS 50.0      /* time to list a portion */
-#define SORT_NS 2000.0       /* time to sort and hash one portion */
+#define HASH_NS 100.0        /* time to hash one portion */
 
 enum { UNKNOWN = -1 };
 
@@ -298,7 +298,7 @@ static int begin_placing(pd_spread *s, double *budget_ns, pd_error *err)
 {
     bool by_fragment = s->job.sizing->sets.open;
 
-    *budget_ns -= SORT_NS * (double)s->map.n;
+    *budget_ns -= PORTION_NS * (double)s->map.n;
     if ((s->placed = calloc(s->map.n, sizeof *s->placed)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory for the map");
     for (size_t i = 0; i < s->map.n; i++) {
@@ -317,7 +317,7 @@ static int end_placing(pd_spread *s, double *budget_ns, pd_error *err)
 {
     uint32_t empty = pd_placement_empty(s->placement);
 
-    *budget_ns -= SORT_NS * (double)s->map.n;
+    *budget_ns -= HASH_NS * (double)s->map.n;
     if (empty < s->job.shards)
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "nothing of this model would lie on shard %u of %u: its parameters make %zu %s%s. Use fewer "
@@ -375,7 +375,7 @@ bool pd_spread_some(pd_spread *s, double *budget_ns, int *rc, pd_error *err)
         *rc = s->at < s->job.n ? advance(s, budget_ns, err) : next_stage(s, budget_ns, err);
     }
     if (*rc != PD_OK || s->stage == DONE) return true;
-    if (!pd_placement_some(s->placement, budget_ns)) return false;
+    if (!pd_placement_some(s->placement, budget_ns) || !(*budget_ns > 0)) return false;
     *rc = end_placing(s, budget_ns, err);
     s->stage = DONE;
     return true;
