@@ -44,6 +44,8 @@ static int read_files(pd_takeover *t, pd_error *err)
         rc = pd_pem_read(&t->cert, config->cluster.cert, "cluster.cert", false, err);
     if (rc == PD_OK && is_given(config->cluster.key))
         rc = pd_pem_read(&t->key, config->cluster.key, "cluster.key", true, err);
+    if (rc == PD_OK && is_given(config->cluster.password_file))
+        rc = pd_password_read(&t->password, config->cluster.password_file, "cluster.password_file", err);
     return rc;
 }
 
@@ -52,7 +54,8 @@ static void free_files(pd_takeover *t)
     pd_secret_free(t->ca);
     pd_secret_free(t->cert);
     pd_secret_free(t->key);
-    t->ca = t->cert = t->key = NULL;
+    pd_secret_free(t->password);
+    t->ca = t->cert = t->key = t->password = NULL;
 }
 
 static int open_engine(const pd_takeover *t, pd_engine **engine, pd_error *err)
@@ -62,6 +65,8 @@ static int open_engine(const pd_takeover *t, pd_engine **engine, pd_error *err)
                                     .ca = t->ca,
                                     .cert = t->cert,
                                     .key = t->key,
+                                    .user = t->password != NULL ? t->config->cluster.user : NULL,
+                                    .password = t->password,
                                     .try_ms = ttl_ms / 3 < TRY_MS ? ttl_ms / 3 : TRY_MS,
                                     .silent_ms = 2 * ttl_ms };
 
