@@ -1,5 +1,6 @@
 /* Tests daemons of a cluster with real etcd: they register, start again in place, wait as spares and take over;
- * training goes on when etcd, a member or a daemon fails. */
+ * training goes on when etcd, a member or a daemon fails, or
+ * hangs. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -345,6 +346,55 @@ TEST(training_goes_on_while_etcd_is_away_and_keys_are_there_again_afterwards)
     etcd_restart(f->etcd, 0);
     assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
     assert_true(await(has_lease, f, patient(10)));
+    await_steps(f, 20);
+    end_training(f, 0);
+    finish(f);
+}
+
+static bool is_down(void *arg)
+{
+    return !engine_is_up(arg, 0);
+}
+
+TEST(training_goes_on_while_etcd_hangs_as_with_a_disk_that_does_not_answer)
+{
+    int lines;
+    BEGIN(f, 1);
+
+    start(f, 0, NULL, "this daemon owns shard 0 of 1");
+    begin_training(f, 0, 0);
+    await_steps(f, 20);
+    lines = daemon_count(f->at[0].daemon, "the engine does not answer"); /* not 0 if the machine is very busy */
+    etcd_freeze(f->etcd, 0);
+    assert_true(await(is_down, f, patient(10)));
+    assert_true(daemon_says(f->at[0].daemon, "the engine does not answer", patient(3)));
+    assert_true(http_answers(f->at[0].http, "GET /metrics HTTP/1.0\r\n\r\n", "paramd_cluster_engine_up 0"));
+    for (double until = seconds_now() + 2 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    assert_true(daemon_count(f->at[0].daemon, "the engine does not answer") <= lines + 1);
+    etcd_thaw(f->etcd, 0);
+    assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
+    assert_true(await(has_lease, f, patient(10)));
+    await_steps(f, 20);
+    end_training(f, 0);
+    finish(f);
+}
+
+TEST(a_leader_that_hangs_is_passed_over_and_leases_survive)
+{
+    int leader;
+    BEGIN(f, 3);
+
+    start(f, 0, NULL, "this daemon owns shard 0 of 1");
+    start(f, 1, "--cluster-spare", "this daemon is a spare");
+    begin_training(f, 0, 1);
+    await_steps(f, 20);
+    leader = etcd_leader(f->etcd);
+    assert_true(leader >= 0);
+    etcd_freeze(f->etcd, leader);
+    for (double until = seconds_now() + 3 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    assert_true(await(has_lease, f, patient(10)));
+    assert_int_equal(tenure_of(f, 1), 0);
+    etcd_thaw(f->etcd, leader);
     await_steps(f, 20);
     end_training(f, 0);
     finish(f);
