@@ -176,6 +176,19 @@ static void log_fetched(void *arg, const pd_mirror_fetched *job)
            t->shard, job->job, (unsigned long long)job->last, t->mirror);
 }
 
+/* Keeps the last owner from changing the mirror, should it wake. The state is fetched also if that cannot be written:
+ * the mirror thread of the new owner tries it again. */
+static void fence(const pd_takeover *t)
+{
+    pd_error err;
+    int rc = PD_OK;
+
+    if (t->last.last_tenure > 0) rc = pd_mirror_fence(&pd_disk_posix, t->mirror, t->last.last_tenure, &err);
+    if (rc != PD_OK && rc != PD_NOT_FOUND)
+        pd_log(LOG_WARNING, "mirror %.200s: %s: the last owner is not kept from writing there yet", t->mirror,
+               err.text);
+}
+
 /* Gets a new copy of the state from the mirror. */
 static int fetch(pd_takeover *t)
 {
@@ -184,6 +197,7 @@ static int fetch(pd_takeover *t)
     int rc;
 
     pd_state_dir_close(&t->lock); /* pd_mirror_fetch locks the directory itself */
+    fence(t);
     rc = pd_mirror_fetch(t->mirror, t->state_dir, &user, &t->why);
     if (rc == PD_OK) rc = lock_state_dir(t, &life);
     t->life = random_number();
