@@ -80,10 +80,11 @@ typedef struct process {
     char *settings;                             /* the configuration as flags; NULL: out of memory */
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
-    pd_takeover takeover; /* the daemon's place in a cluster with an engine, if there is one */
-    bool logs;            /* a thread writes the log */
-    bool waited;          /* the daemon has told the service manager that it waits for a shard */
-    atomic_bool stops;    /* the daemon has to stop, so loading jobs may end; set by the loop thread */
+    pd_takeover takeover;    /* the daemon's place in a cluster with an engine, if there is one */
+    _Atomic uint64_t tenure; /* number of this daemon as the owner of its shard; set by the loop thread */
+    bool logs;               /* a thread writes the log */
+    bool waited;             /* the daemon has told the service manager that it waits for a shard */
+    atomic_bool stops;       /* the daemon has to stop, so loading jobs may end; set by the loop thread */
     /* results of the thread that starts the step thread: the step thread, the code, and the error */
     pd_stepper *starting;
     int started;
@@ -178,6 +179,14 @@ static bool mirror_is_up(void *arg)
     return p->stepper == NULL || pd_stepper_mirror_is_up(p->stepper);
 }
 
+/* Copies the daemon's tenure for the mirror thread. It changes if the lease had ended, and nobody took the shard. */
+static void note_tenure(process *p)
+{
+    uint64_t tenure = p->takeover.cluster != NULL ? pd_cluster_table_now(p->takeover.cluster)->tenure : 0;
+
+    if (tenure > 0) atomic_store(&p->tenure, tenure);
+}
+
 /* Handles an event of the loop thread. Pings the service manager's watchdog while the step thread makes progress, too.
  * Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
@@ -189,6 +198,7 @@ static void on_event(void *arg, pd_daemon_event event)
     if (event == PD_DAEMON_LOADS) on_loading(p, now);
     if (event == PD_DAEMON_TURNS) pd_log_tick();
     if (event == PD_DAEMON_TURNS) pd_stepper_tick(p->stepper);
+    if (event == PD_DAEMON_TURNS) note_tenure(p);
     if (event != PD_DAEMON_TURNS || p->watchdog_ms == 0 || now - p->fed_ms < p->watchdog_ms) return;
     if (pd_stepper_busy_ns(p->stepper) > PD_STUCK_NS) {
         pd_log(LOG_CRIT, "step thread stuck for 60 s in one work item");
@@ -254,6 +264,7 @@ static void fill_stepper_config(process *p, pd_stepper_config *out)
         .keep_dir = state_dir_of(p),
         .lock = p->takeover.cluster != NULL ? &p->takeover.lock : NULL,
         .mirror = mirror_of(p),
+        .tenure = p->takeover.cluster != NULL ? &p->tenure : NULL,
         .stops = &p->stops,
         .effects = pd_conversation_effects(p->daemon),
     };
@@ -395,7 +406,9 @@ static int listen_for_workers(process *p, pd_error *err)
 
     if (rc != PD_OK || p->takeover.cluster == NULL) return rc == PD_OK ? pd_daemon_listen(p->daemon, err) : rc;
     rc = start_log(p, err);
-    return rc == PD_OK ? pd_takeover_wait(&p->takeover, err) : rc;
+    if (rc == PD_OK) rc = pd_takeover_wait(&p->takeover, err);
+    note_tenure(p);
+    return rc;
 }
 
 static int start(process *p, pd_error *err)

@@ -44,6 +44,8 @@ static int read_files(pd_takeover *t, pd_error *err)
         rc = pd_pem_read(&t->cert, config->cluster.cert, "cluster.cert", false, err);
     if (rc == PD_OK && is_given(config->cluster.key))
         rc = pd_pem_read(&t->key, config->cluster.key, "cluster.key", true, err);
+    if (rc == PD_OK && is_given(config->cluster.password_file))
+        rc = pd_password_read(&t->password, config->cluster.password_file, "cluster.password_file", err);
     return rc;
 }
 
@@ -52,7 +54,8 @@ static void free_files(pd_takeover *t)
     pd_secret_free(t->ca);
     pd_secret_free(t->cert);
     pd_secret_free(t->key);
-    t->ca = t->cert = t->key = NULL;
+    pd_secret_free(t->password);
+    t->ca = t->cert = t->key = t->password = NULL;
 }
 
 static int open_engine(const pd_takeover *t, pd_engine **engine, pd_error *err)
@@ -62,6 +65,8 @@ static int open_engine(const pd_takeover *t, pd_engine **engine, pd_error *err)
                                     .ca = t->ca,
                                     .cert = t->cert,
                                     .key = t->key,
+                                    .user = t->password != NULL ? t->config->cluster.user : NULL,
+                                    .password = t->password,
                                     .try_ms = ttl_ms / 3 < TRY_MS ? ttl_ms / 3 : TRY_MS,
                                     .silent_ms = 2 * ttl_ms };
 
@@ -171,6 +176,19 @@ static void log_fetched(void *arg, const pd_mirror_fetched *job)
            t->shard, job->job, (unsigned long long)job->last, t->mirror);
 }
 
+/* Keeps the last owner from changing the mirror, should it wake. The state is fetched also if that cannot be written:
+ * the mirror thread of the new owner tries it again. */
+static void fence(const pd_takeover *t)
+{
+    pd_error err;
+    int rc = PD_OK;
+
+    if (t->last.last_tenure > 0) rc = pd_mirror_fence(&pd_disk_posix, t->mirror, t->last.last_tenure, &err);
+    if (rc != PD_OK && rc != PD_NOT_FOUND)
+        pd_log(LOG_WARNING, "mirror %.200s: %s: the last owner is not kept from writing there yet", t->mirror,
+               err.text);
+}
+
 /* Gets a new copy of the state from the mirror. */
 static int fetch(pd_takeover *t)
 {
@@ -179,6 +197,7 @@ static int fetch(pd_takeover *t)
     int rc;
 
     pd_state_dir_close(&t->lock); /* pd_mirror_fetch locks the directory itself */
+    fence(t);
     rc = pd_mirror_fetch(t->mirror, t->state_dir, &user, &t->why);
     if (rc == PD_OK) rc = lock_state_dir(t, &life);
     t->life = random_number();

@@ -20,7 +20,8 @@ typedef struct pd_takeover {
     pd_daemon *daemon;
     const atomic_bool *stops; /* the daemon has to stop */
     pd_cluster *cluster;      /* NULL: there is no engine */
-    char *ca, *cert, *key;    /* contents of the files; NULL: none */
+    /* contents of the files of the connection to the engine; NULL: none */
+    char *ca, *cert, *key, *password;
     char process[PD_CLUSTER_NAME];
     pd_cluster_urls urls;
     bool listens; /* the sockets for workers are open */

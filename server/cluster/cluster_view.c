@@ -46,9 +46,11 @@ static void warn(pd_cluster_view *view, const char *key, const char *why)
 static void enter_shard(pd_cluster_view *view, uint32_t i, bool owner, const pd_engine_entry *entry)
 {
     pd_cluster_shard *shard = &view->table->shards[i];
+    uint64_t tenure = owner ? entry->tenure : entry->revision; /* both keys of an owner are put at once */
     pd_cluster_value value;
     pd_error err;
 
+    if (!entry->removed && tenure > shard->last_tenure) shard->last_tenure = tenure;
     if (owner && entry->removed) {
         if (shard->alive) view->missing_ms[i] = 0;
         shard->alive = false;
@@ -128,6 +130,7 @@ static void take_list(pd_cluster_view *view, const pd_engine_answer *answer)
     for (uint32_t i = 0; i < PD_MAX_SHARDS; i++) {
         pd_engine_entry gone = { .removed = true, .revision = answer->revision };
         if (first) view->missing_ms[i] = view->now_ms;
+        view->table->shards[i].last_tenure = 0;
         if (!has_owner(view, answer, i)) enter_shard(view, i, true, &gone);
     }
     for (size_t k = 0; k < answer->n; k++) enter(view, &answer->entries[k]);

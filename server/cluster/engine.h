@@ -93,13 +93,14 @@ static inline void pd_engine_answered(pd_engine_call *call, const pd_engine_answ
 typedef struct pd_etcd_config {
     const char *urls; /* members: etcd://host:port or etcds://host:port (TLS), separated by commas */
     const char *ca, *cert,
-        *key;           /* contents of the files with the authorities, the certificate and its key; NULL: none */
-    uint64_t try_ms;    /* how long one member has for an answer */
-    uint64_t silent_ms; /* how long a watch may be silent before it ends */
+        *key; /* contents of the files with the authorities, the certificate and its key; NULL: none */
+    const char *user, *password; /* of an etcd that asks for them; NULL: none */
+    uint64_t try_ms;             /* how long one member has for an answer */
+    uint64_t silent_ms;          /* how long a watch may be silent before it ends */
 } pd_etcd_config;
 
 /* Makes an engine that asks the members of an etcd cluster in turn, over their JSON gateway. PD_INVALID_ARGUMENT: the
- * addresses are wrong. PD_UNIMPLEMENTED: libcurl cannot be loaded. */
+ * addresses are wrong, or the user or the password. PD_UNIMPLEMENTED: libcurl cannot be loaded. */
 int pd_etcd_open(pd_engine **out, const pd_etcd_config *config, pd_error *err);
 
 #endif

@@ -1,12 +1,15 @@
 /* etcd.c - the engine etcd: posts requests to the JSON gateway of its members, through libcurl's multi interface.
  *
  * A request is tried at one member after the other, each for a short time, beginning with the member that has answered
- * last. libcurl's sockets lie in an epoll set, whose descriptor the loop watches. */
+ * last. libcurl's sockets lie in an epoll set, whose descriptor the loop watches. With a user, a request that has no
+ * token, or whose token is refused, first asks the member for one. */
+#define _DEFAULT_SOURCE /* explicit_bzero */
 #include "engine.h"
 
 #include "address.h"
 #include "curl.h"
 #include "etcd_json.h"
+#include "etcd_login.h"
 #include "grow.h"
 
 #include <assert.h>
@@ -29,6 +32,10 @@ typedef struct request {
     unsigned member, tries; /* member: which one is asked. tries: how many were asked for this body */
     bool begun;             /* WATCH: etcd has confirmed it */
     bool failed;            /* a try has ended without an answer that counts */
+    bool logs_in;           /* the try asks for a token, before the request itself */
+    bool refused;           /* this member has refused the token of an earlier try */
+    uint64_t token;         /* number of the token that the try has */
+    struct curl_slist *headers;
     const char *path;
     char body[PD_ETCD_BODY], url[MEMBER_URL + 32];
     char *in; /* what was received and is not read yet */
@@ -41,7 +48,7 @@ typedef struct etcd {
     pd_etcd_config config;
     pd_curl curl;
     CURLM *multi;
-    struct curl_slist *headers;
+    pd_etcd_login login;
     char member[MOST_MEMBERS][MEMBER_URL];
     unsigned n_members, current; /* current: the member that is asked first */
     request at[MOST_REQUESTS];
@@ -111,16 +118,33 @@ static void set_tls(const etcd *e, CURL *easy)
     e->curl.curl_easy_setopt(easy, CURLOPT_SSLKEY_BLOB, &key);
 }
 
-/* Begins a try at the request's member. Returns false if out of memory. */
-static bool begin_try(etcd *e, request *r)
+/* Returns whether the try under way is a watch, whose answer has no end. */
+static bool is_watch(const request *r)
+{
+    return r->kind == PD_ETCD_CHANGES && !r->logs_in;
+}
+
+/* Makes the headers of a try. Returns false if out of memory. */
+static bool add_headers(const etcd *e, request *r)
+{
+    /* hasleader: a member that has lost the leader ends the watch, and does not stay silent. */
+    struct curl_slist *more = e->curl.curl_slist_append(NULL, "Grpc-Metadata-hasleader: true");
+
+    r->headers = more;
+    if (more != NULL && e->login.header != NULL) more = e->curl.curl_slist_append(r->headers, e->login.header);
+    r->token = e->login.number;
+    return more != NULL;
+}
+
+/* Sets the options of a try. */
+static void set_options(const etcd *e, request *r)
 {
     const pd_curl *curl = &e->curl;
 
-    if ((r->easy = curl->curl_easy_init()) == NULL) return false;
-    snprintf(r->url, sizeof r->url, "%s%s", e->member[r->member], r->path);
+    snprintf(r->url, sizeof r->url, "%s%s", e->member[r->member], r->logs_in ? PD_ETCD_LOGIN : r->path);
     curl->curl_easy_setopt(r->easy, CURLOPT_URL, r->url);
-    curl->curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->body);
-    curl->curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, e->headers);
+    curl->curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->logs_in ? e->login.body : r->body);
+    curl->curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
     curl->curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_bytes);
     curl->curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
     curl->curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
@@ -128,13 +152,21 @@ static bool begin_try(etcd *e, request *r)
     curl->curl_easy_setopt(r->easy, CURLOPT_PROXY, "");
     curl->curl_easy_setopt(r->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl->curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)e->config.try_ms);
-    if (r->kind != PD_ETCD_CHANGES) curl->curl_easy_setopt(r->easy, CURLOPT_TIMEOUT_MS, (long)e->config.try_ms);
+    if (!is_watch(r)) curl->curl_easy_setopt(r->easy, CURLOPT_TIMEOUT_MS, (long)e->config.try_ms);
     set_tls(e, r->easy);
+}
+
+/* Begins a try at the request's member: the request itself, or that for a token. Returns false if out of memory. */
+static bool begin_try(etcd *e, request *r)
+{
+    if ((r->easy = e->curl.curl_easy_init()) == NULL || !add_headers(e, r)) return false;
+    r->logs_in = pd_etcd_login_is_due(&e->login);
+    set_options(e, r);
     r->n = 0;
     r->begun = r->failed = false;
     r->heard_ms = e->now_ms;
     r->why = (pd_error){ 0 };
-    return curl->curl_multi_add_handle(e->multi, r->easy) == CURLM_OK;
+    return e->curl.curl_multi_add_handle(e->multi, r->easy) == CURLM_OK;
 }
 
 static void end_try(request *r)
@@ -142,7 +174,9 @@ static void end_try(request *r)
     if (r->easy == NULL) return;
     r->etcd->curl.curl_multi_remove_handle(r->etcd->multi, r->easy);
     r->etcd->curl.curl_easy_cleanup(r->easy);
+    r->etcd->curl.curl_slist_free_all(r->headers);
     r->easy = NULL;
+    r->headers = NULL;
 }
 
 static void release(request *r)
@@ -185,6 +219,27 @@ static void try_next(request *r)
         return;
     }
     r->member = (r->member + 1) % r->etcd->n_members;
+    r->refused = false;
+}
+
+/* Handles a try that has failed with this code. If its token was refused, the same member is asked once more, with a
+ * new token. */
+static void handle_failure(request *r, int code)
+{
+    etcd *e = r->etcd;
+    char why[PD_ERROR_TEXT];
+
+    if (code == PD_UNAUTHENTICATED && e->login.body != NULL && !r->refused) {
+        pd_etcd_login_refused(&e->login, r->token);
+        r->refused = true;
+        end_try(r);
+        return;
+    }
+    if (code == PD_UNAUTHENTICATED && e->login.body == NULL) {
+        snprintf(why, sizeof why, "%s", r->why.text);
+        pd_fail(&r->why, code, "%.300s: cluster.user and cluster.password_file are not set", why);
+    }
+    try_next(r);
 }
 
 /* Handles the answer to a grant: the key is created under the new lease. */
@@ -194,6 +249,7 @@ static void create(request *r)
     r->ttl_ms = r->etcd->answer.answer.ttl_ms;
     end_try(r);
     r->kind = PD_ETCD_CREATED;
+    r->refused = false;
     r->path = pd_etcd_create(r->body, r->call, r->lease);
     r->tries = 0;
 }
@@ -202,9 +258,10 @@ static void create(request *r)
 static void take_answer(request *r)
 {
     pd_engine_answer *answer = &r->etcd->answer.answer;
+    int rc = pd_etcd_parse(&r->etcd->answer, r->kind, r->in, r->n, &r->why);
 
-    if (pd_etcd_parse(&r->etcd->answer, r->kind, r->in, r->n, &r->why) != PD_OK) {
-        try_next(r);
+    if (rc != PD_OK) {
+        handle_failure(r, rc);
     } else if (r->kind == PD_ETCD_GRANTED) {
         create(r);
     } else {
@@ -229,7 +286,7 @@ static bool take_lines(request *r)
         r->n -= line + 1;
         memmove(r->in, end + 1, r->n);
         if (rc != PD_OK) {
-            try_next(r);
+            handle_failure(r, rc);
             return false;
         }
         if (answer->result != PD_ENGINE_DONE) {
@@ -260,6 +317,45 @@ static void look_at_watch(request *r)
     }
 }
 
+/* Finds out why a try has failed: returns the code, with the words of libcurl or etcd in r->why. */
+static int find_failure(request *r, pd_etcd_kind kind, CURLcode code, long status)
+{
+    if (code != CURLE_OK)
+        return r->why.code != PD_OK ? r->why.code
+                                    : pd_fail(&r->why, PD_UNAVAILABLE, "%s", r->etcd->curl.curl_easy_strerror(code));
+    if (status == 200) return pd_fail(&r->why, PD_UNAVAILABLE, "the watch has ended at once");
+    switch (r->n > 0 ? pd_etcd_parse(&r->etcd->answer, kind, r->in, r->n, &r->why) : PD_OK) {
+    case PD_UNAVAILABLE:
+    case PD_UNAUTHENTICATED:
+    case PD_FAILED_PRECONDITION: return r->why.code;
+    default: return pd_fail(&r->why, PD_UNAVAILABLE, "HTTP status %ld", status);
+    }
+}
+
+/* Handles the answer to the request for a token. The request itself is made in the next turn. */
+static void on_token(request *r, CURLcode code, long status)
+{
+    etcd *e = r->etcd;
+    char why[PD_ERROR_TEXT];
+    int rc;
+
+    if (code == CURLE_OK && status == 200)
+        rc = pd_etcd_parse(&e->answer, PD_ETCD_LOGGED_IN, r->in, r->n, &r->why);
+    else
+        rc = find_failure(r, PD_ETCD_LOGGED_IN, code, status);
+    if (rc == PD_OK || rc == PD_FAILED_PRECONDITION)
+        rc = pd_etcd_login_take(&e->login, rc == PD_OK ? e->answer.token : NULL, &r->why);
+    explicit_bzero(e->answer.token, sizeof e->answer.token);
+    if (r->n > 0) explicit_bzero(r->in, r->n);
+    if (rc == PD_OK) {
+        end_try(r);
+        return;
+    }
+    snprintf(why, sizeof why, "%s", r->why.text);
+    pd_fail(&r->why, rc, "cluster.user = %s: %.250s", e->login.user, why);
+    try_next(r);
+}
+
 /* Handles a try that libcurl has ended. */
 static void on_ended(request *r, CURLcode code)
 {
@@ -268,6 +364,10 @@ static void on_ended(request *r, CURLcode code)
     long status = 0;
 
     curl->curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (r->logs_in) {
+        on_token(r, code, status);
+        return;
+    }
     if (code == CURLE_OK && status == 200 && r->kind != PD_ETCD_CHANGES) {
         take_answer(r);
         return;
@@ -279,14 +379,7 @@ static void on_ended(request *r, CURLcode code)
             return;
         }
     }
-    if (code != CURLE_OK && r->why.code == PD_OK)
-        pd_fail(&r->why, PD_UNAVAILABLE, "%s", curl->curl_easy_strerror(code));
-    else if (code == CURLE_OK && status != 200 &&
-             (r->n == 0 || pd_etcd_parse(&r->etcd->answer, r->kind, r->in, r->n, &r->why) != PD_UNAVAILABLE))
-        pd_fail(&r->why, PD_UNAVAILABLE, "HTTP status %ld", status);
-    else if (code == CURLE_OK && status == 200)
-        pd_fail(&r->why, PD_UNAVAILABLE, "the watch has ended at once");
-    try_next(r);
+    handle_failure(r, find_failure(r, r->kind, code, status));
 }
 
 static void begin_tries(etcd *e)
@@ -341,7 +434,7 @@ static uint64_t next_due(const etcd *e)
         if (r->etcd == NULL) continue;
         if (r->easy == NULL)
             mine = e->now_ms;
-        else if (r->kind == PD_ETCD_CHANGES)
+        else if (is_watch(r))
             mine = r->heard_ms + (r->begun ? e->config.silent_ms : e->config.try_ms);
         if (mine < due) due = mine;
     }
@@ -357,7 +450,7 @@ static uint64_t turn(pd_engine *engine, uint64_t now_ms)
     drive(e);
     read_messages(e);
     for (size_t i = 0; i < MOST_REQUESTS; i++)
-        if (e->at[i].easy != NULL && e->at[i].kind == PD_ETCD_CHANGES) look_at_watch(&e->at[i]);
+        if (e->at[i].easy != NULL && is_watch(&e->at[i])) look_at_watch(&e->at[i]);
     return next_due(e);
 }
 
@@ -419,9 +512,9 @@ static void free_etcd(pd_engine *engine)
     for (size_t i = 0; i < MOST_REQUESTS; i++)
         if (e->at[i].etcd != NULL) release(&e->at[i]);
     if (e->multi != NULL) e->curl.curl_multi_cleanup(e->multi);
-    if (e->headers != NULL) e->curl.curl_slist_free_all(e->headers);
     if (e->base.fd >= 0) close(e->base.fd);
     pd_etcd_answer_free(&e->answer);
+    pd_etcd_login_free(&e->login);
     free(e);
 }
 
@@ -475,10 +568,8 @@ static int open_curl(etcd *e, pd_error *err)
 
     if (rc != PD_OK) return rc;
     e->multi = e->curl.curl_multi_init();
-    /* hasleader: a member that has lost the leader ends the watch, and does not stay silent. */
-    e->headers = e->curl.curl_slist_append(NULL, "Grpc-Metadata-hasleader: true");
     e->base.fd = epoll_create1(EPOLL_CLOEXEC);
-    if (e->multi == NULL || e->headers == NULL || e->base.fd < 0 || pd_etcd_answer_init(&e->answer) != PD_OK)
+    if (e->multi == NULL || e->base.fd < 0 || pd_etcd_answer_init(&e->answer) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "cluster.engine: out of memory or descriptors: %s", strerror(errno));
     e->curl.curl_multi_setopt(e->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     e->curl.curl_multi_setopt(e->multi, CURLMOPT_SOCKETDATA, e);
@@ -497,6 +588,7 @@ int pd_etcd_open(pd_engine **out, const pd_etcd_config *config, pd_error *err)
     e->config = *config;
     e->curl_due_ms = UINT64_MAX;
     rc = read_members(e, err);
+    if (rc == PD_OK && config->user != NULL) rc = pd_etcd_login_init(&e->login, config->user, config->password, err);
     if (rc == PD_OK) rc = open_curl(e, err);
     if (rc != PD_OK) {
         free_etcd(&e->base);

@@ -213,23 +213,53 @@ static int read_listed(pd_etcd_answer *out, const json_t *root, pd_error *err)
     return rc;
 }
 
+/* Returns whether etcd's words say that a request needs a token, or another one. */
+static bool is_about_token(const char *words)
+{
+    return strstr(words, "invalid auth token") != NULL || strstr(words, "user name is empty") != NULL ||
+           strstr(words, "revision of auth store is old") != NULL || strstr(words, "revision in header is old") != NULL;
+}
+
+/* Looks why etcd has cancelled a watch. etcd 3.4 says "permission denied" also if the token has ended. */
+static int read_cancel(pd_etcd_answer *out, const json_t *result, pd_error *err)
+{
+    const char *why = json_string_value(json_object_get(result, "cancel_reason"));
+    char text[200];
+
+    out->answer.result = PD_ENGINE_ENDED;
+    if (why == NULL || (!is_about_token(why) && strstr(why, "permission denied") == NULL)) return PD_OK;
+    return pd_fail(err, PD_UNAUTHENTICATED, "%s", pd_text_print(text, sizeof text, why));
+}
+
 static int read_changes(pd_etcd_answer *out, const json_t *root, pd_error *err)
 {
     const json_t *result = json_object_get(root, "result"), *events = json_object_get(result, "events");
     uint64_t compacted = 0;
     size_t i;
     json_t *event;
+    int rc = PD_OK;
 
     if (!json_is_object(result)) return lacks(err, "result");
     (void)read_number(&compacted, result, "compact_revision");
     (void)read_number(&out->answer.revision, json_object_get(result, "header"), "revision");
-    if (json_is_true(json_object_get(result, "canceled"))) out->answer.result = PD_ENGINE_ENDED;
+    if (json_is_true(json_object_get(result, "canceled"))) rc = read_cancel(out, result, err);
     if (compacted > 0) out->answer.result = PD_ENGINE_COMPACTED;
     json_array_foreach(events, i, event)
     {
         const char *type = json_string_value(json_object_get(event, "type"));
         add_entry(out, json_object_get(event, "kv"), type != NULL && strcmp(type, "DELETE") == 0);
     }
+    return rc;
+}
+
+static int read_token(pd_etcd_answer *out, const json_t *root, pd_error *err)
+{
+    const char *token = json_string_value(json_object_get(root, "token"));
+
+    if (token == NULL) return lacks(err, "token");
+    if (strlen(token) >= sizeof out->token)
+        return pd_fail(err, PD_DATA_LOSS, "its token has more than %zu bytes", sizeof out->token - 1);
+    strcpy(out->token, token);
     return PD_OK;
 }
 
@@ -244,19 +274,27 @@ static const char *error_in(const json_t *root)
     return text != NULL && text[0] != '\0' ? text : "an error without words";
 }
 
+static int code_of(pd_etcd_kind kind, const char *words)
+{
+    if (kind == PD_ETCD_LOGGED_IN && strstr(words, "authentication is not enabled") != NULL)
+        return PD_FAILED_PRECONDITION;
+    return is_about_token(words) ? PD_UNAUTHENTICATED : PD_UNAVAILABLE;
+}
+
 static int read_root(pd_etcd_answer *out, pd_etcd_kind kind, const json_t *root, pd_error *err)
 {
     char text[200];
 
     if (!json_is_object(root)) return pd_fail(err, PD_DATA_LOSS, "its answer is not a JSON object");
     if (json_object_get(root, "error") != NULL)
-        return pd_fail(err, PD_UNAVAILABLE, "%s", pd_text_print(text, sizeof text, error_in(root)));
+        return pd_fail(err, code_of(kind, error_in(root)), "%s", pd_text_print(text, sizeof text, error_in(root)));
     switch (kind) {
     case PD_ETCD_GRANTED: return read_granted(out, root, err);
     case PD_ETCD_CREATED: return read_created(out, root, err);
     case PD_ETCD_RENEWED: return read_renewed(out, root, err);
     case PD_ETCD_LISTED: return read_listed(out, root, err);
     case PD_ETCD_CHANGES: return read_changes(out, root, err);
+    case PD_ETCD_LOGGED_IN: return read_token(out, root, err);
     case PD_ETCD_REMOVED: break;
     }
     return read_revision(out, root, err);

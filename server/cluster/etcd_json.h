@@ -4,6 +4,7 @@
 #define PD_ETCD_JSON_H
 
 #include "engine.h"
+#include "etcd_login.h"
 
 enum {
     PD_ETCD_BODY = 8192,          /* bytes that suffice for any request, with its terminating zero */
@@ -27,20 +28,26 @@ typedef enum pd_etcd_kind {
     PD_ETCD_LISTED,
     PD_ETCD_CHANGES,
     PD_ETCD_REMOVED,
+    PD_ETCD_LOGGED_IN, /* the answer to pd_etcd_login.body */
 } pd_etcd_kind;
 
 /* An answer, and memory for its entries. */
 typedef struct pd_etcd_answer {
     pd_engine_answer answer;
-    pd_engine_entry *entries; /* owned; room for PD_ETCD_ENTRIES */
+    pd_engine_entry *entries;  /* owned; room for PD_ETCD_ENTRIES */
+    char token[PD_ETCD_TOKEN]; /* PD_ETCD_LOGGED_IN */
 } pd_etcd_answer;
 
 int pd_etcd_answer_init(pd_etcd_answer *answer);
 void pd_etcd_answer_free(pd_etcd_answer *answer);
 
 /* Reads an answer of n bytes. Of PD_ETCD_CREATED sets `tenure` or the entry that has the key; `lease` and `ttl_ms` come
- * with PD_ETCD_GRANTED. PD_DATA_LOSS: it is not JSON, or lacks a member; the error says which. PD_UNAVAILABLE: etcd has
- * refused the request; the error has its words. */
+ * with PD_ETCD_GRANTED. Errors of etcd have its words:
+ *
+ *   PD_DATA_LOSS            the answer is not JSON, or lacks a member; the error says which
+ *   PD_UNAUTHENTICATED      etcd asks for a user and a password, or has ended the token
+ *   PD_FAILED_PRECONDITION  PD_ETCD_LOGGED_IN: etcd asks for no password
+ *   PD_UNAVAILABLE          etcd has refused the request for another reason */
 int pd_etcd_parse(pd_etcd_answer *out, pd_etcd_kind kind, const char *at, size_t n, pd_error *err);
 
 #endif

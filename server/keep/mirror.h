@@ -45,6 +45,38 @@ void pd_mirror_writer_free(pd_mirror_writer *writer);
 /* Sets *n to the number of jobs in a mirror that have not ended. 0: the directory does not exist. */
 int pd_mirror_count(const pd_disk *disk, const char *mirror, size_t *n, pd_error *err);
 
+/* ---- owners ---- */
+
+/* In a cluster with an engine the owners of a shard copy to the same mirror, one after the other. An owner that slept
+ * while another took its shard must not change what that one has copied, however late it wakes. So a mirror has a fence
+ * (state_dir.h): the highest tenure of an owner that was replaced. Who takes a shard over raises the fence to the last
+ * owner's tenure, before it reads the mirror; and an owner looks at the fence before every call that makes, opens for
+ * writing, renames or removes a file of the mirror.
+ *
+ * A window remains: an owner that falls asleep between its look and the call, or while it writes into a file that it
+ * has open, completes that call, or that file, when it wakes. Checkpoints count only with their manifest, which is a
+ * later call; so at most one file is concerned: a manifest, records at the end of a segment, or a file that is removed.
+ * Readers verify all bytes, and the new owner copies what then is missing from its next checkpoint on. */
+
+/* Raises the fence of a mirror, and waits until its disk has it. A higher fence stays. PD_NOT_FOUND: there is no such
+ * directory. */
+int pd_mirror_fence(const pd_disk *disk, const char *mirror, uint64_t tenure, pd_error *err);
+
+/* A disk by which an owner reaches its mirror. Once the owner is replaced, all calls that would change a name, or open
+ * a file for writing, fail with ESTALE. One thread. */
+typedef struct pd_fenced_disk {
+    pd_disk_pass base;  /* must be the first member */
+    const char *mirror; /* path of the mirror */
+    /* Returns the owner's tenure, which may change: an owner whose lease has ended may get a new one. NULL: the mirror
+     * has no owners, and no call fails. */
+    uint64_t (*tenure)(void *arg);
+    void *arg;
+    pd_error why; /* why calls fail, from the first one that has failed on; its code is PD_OK if none has */
+} pd_fenced_disk;
+
+void pd_fenced_disk_init(pd_fenced_disk *disk, const pd_disk *below, const char *mirror, uint64_t (*tenure)(void *arg),
+                         void *arg);
+
 /* ---- reading ---- */
 
 /* A job that was fetched. */

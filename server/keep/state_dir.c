@@ -368,48 +368,55 @@ void pd_state_dir_close(pd_state_dir *dir)
     dir->lock = -1;
 }
 
-enum { LIFE_DIGITS = 16 };
+enum { HEX_DIGITS = 16 };
+
+int pd_keep_number_read(const pd_disk *disk, const char *path, uint64_t *number, pd_error *err)
+{
+    char text[HEX_DIGITS + 1] = "";
+    int file, failed = disk->open(disk->arg, path, &file);
+
+    *number = 0;
+    if (failed == ENOENT) return PD_OK;
+    if (failed != 0) return pd_disk_fail(err, failed, "open", path);
+    failed = disk->read(disk->arg, file, 0, text, HEX_DIGITS);
+    disk->close(disk->arg, file);
+    if (failed != 0 && failed != ENODATA) return pd_disk_fail(err, failed, "read", path);
+    if (failed == 0 && strspn(text, "0123456789abcdef") == HEX_DIGITS) *number = strtoull(text, NULL, 16);
+    return *number != 0 ? PD_OK
+                        : pd_fail(err, PD_DATA_LOSS, "%.300s: expected a number of %d hexadecimal digits", path,
+                                  (int)HEX_DIGITS);
+}
+
+int pd_keep_number_write(const pd_disk *disk, const char *path, uint64_t number, pd_error *err)
+{
+    char text[HEX_DIGITS + 2];
+    int file, failed = disk->remove(disk->arg, path);
+
+    snprintf(text, sizeof text, "%016" PRIx64 "\n", number);
+    if (failed != 0 && failed != ENOENT) return pd_disk_fail(err, failed, "remove", path);
+    if ((failed = disk->create(disk->arg, path, strlen(text), &file)) != 0)
+        return pd_disk_fail(err, failed, "create", path);
+    if ((failed = disk->write(disk->arg, file, text, strlen(text))) == 0) failed = disk->sync_file(disk->arg, file);
+    disk->close(disk->arg, file);
+    return failed == 0 ? PD_OK : pd_disk_fail(err, failed, "write", path);
+}
 
 int pd_state_dir_life(const pd_disk *disk, const char *path, uint64_t *life, pd_error *err)
 {
-    char name[PD_KEEP_PATH], text[LIFE_DIGITS + 1] = "";
-    int file, number;
+    char name[PD_KEEP_PATH];
 
-    *life = 0;
     pd_keep_join(name, path, PD_KEEP_LIFE);
-    if ((number = disk->open(disk->arg, name, &file)) == ENOENT) return PD_OK;
-    if (number != 0) return pd_disk_fail(err, number, "open", name);
-    number = disk->read(disk->arg, file, 0, text, LIFE_DIGITS);
-    disk->close(disk->arg, file);
-    if (number != 0 && number != ENODATA) return pd_disk_fail(err, number, "read", name);
-    if (strspn(text, "0123456789abcdef") == LIFE_DIGITS) *life = strtoull(text, NULL, 16);
-    return *life != 0 ? PD_OK
-                      : pd_fail(err, PD_DATA_LOSS, "%.300s: expected a number of %d hexadecimal digits", name,
-                                (int)LIFE_DIGITS);
-}
-
-/* Creates a file with this text, and waits until the disk has it. */
-static int write_text(const pd_disk *disk, const char *name, const char *text, pd_error *err)
-{
-    int file, number = disk->create(disk->arg, name, strlen(text), &file);
-
-    if (number != 0) return pd_disk_fail(err, number, "create", name);
-    if ((number = disk->write(disk->arg, file, text, strlen(text))) == 0) number = disk->sync_file(disk->arg, file);
-    disk->close(disk->arg, file);
-    return number == 0 ? PD_OK : pd_disk_fail(err, number, "write", name);
+    return pd_keep_number_read(disk, name, life, err);
 }
 
 int pd_state_dir_set_life(const pd_disk *disk, const char *path, uint64_t life, pd_error *err)
 {
-    char name[PD_KEEP_PATH], fresh[PD_KEEP_PATH], text[LIFE_DIGITS + 2];
+    char name[PD_KEEP_PATH], fresh[PD_KEEP_PATH];
     int number, rc;
 
     pd_keep_join(name, path, PD_KEEP_LIFE);
     pd_keep_join(fresh, path, PD_KEEP_LIFE ".new");
-    snprintf(text, sizeof text, "%016" PRIx64 "\n", life);
-    number = disk->remove(disk->arg, fresh);
-    if (number != 0 && number != ENOENT) return pd_disk_fail(err, number, "remove", fresh);
-    if ((rc = write_text(disk, fresh, text, err)) != PD_OK) return rc;
+    if ((rc = pd_keep_number_write(disk, fresh, life, err)) != PD_OK) return rc;
     if ((number = disk->rename(disk->arg, fresh, name)) != 0) return pd_disk_fail(err, number, "rename", fresh);
     return pd_disk_sync_dir(disk, path, err);
 }

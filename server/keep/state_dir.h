@@ -2,6 +2,7 @@
  *
  *     STATE_DIR/lock
  *     STATE_DIR/life                           number of this copy of the state, in a cluster with an engine
+ *     STATE_DIR/fence                          of a mirror: the highest tenure of an owner that was replaced (mirror.h)
  *     STATE_DIR/speed                          exists only while the speed of the disk is measured
  *     STATE_DIR/JOB-CREATOR/                   a job: its name, and its creator (the nonce of the process that
  *                                              created it)
@@ -39,6 +40,7 @@ extern const char *const pd_keep_files[PD_KEEP_FILES];
 #define PD_KEEP_LOCK "lock"
 #define PD_KEEP_SPEED "speed"
 #define PD_KEEP_LIFE "life"
+#define PD_KEEP_FENCE "fence"
 #define PD_KEEP_STEPS "log"
 #define PD_KEEP_STEPS_ASIDE "log-aside"
 #define PD_KEEP_DECISIONS "control"
@@ -133,6 +135,11 @@ typedef struct pd_state_dir {
  * PD_NOT_FOUND: there is no such directory. */
 int pd_state_dir_open(pd_state_dir *dir, const char *path, bool create, pd_error *err);
 void pd_state_dir_close(pd_state_dir *dir);
+
+/* Reads a file that has one number. Sets *number to 0 if there is no such file. PD_DATA_LOSS: it has something else. */
+int pd_keep_number_read(const pd_disk *disk, const char *path, uint64_t *number, pd_error *err);
+/* Writes a file that has one number, anew, and waits until the disk has its contents. */
+int pd_keep_number_write(const pd_disk *disk, const char *path, uint64_t number, pd_error *err);
 
 /* Reads the number of the copy in a state directory. The first owner of a shard has drawn it; whoever takes the shard
  * over must have the same. Sets *life to 0 if the directory has none. PD_DATA_LOSS: the file with it is damaged. */

@@ -240,6 +240,12 @@ static const pd_key keys[] = {
     { "cluster", "key", PD_KEY_TEXT, AT(cluster.key), "",
       .help = "file with the key of that certificate, PEM, which only its owner and group may read. A path here may "
               "begin with ${CREDENTIALS_DIRECTORY}" },
+    { "cluster", "user", PD_KEY_TEXT, AT(cluster.user), "",
+      .help = "name of this daemon's user in etcd, if etcd asks for users and passwords (etcdctl auth enable)" },
+    { "cluster", "password_file", PD_KEY_TEXT, AT(cluster.password_file), "",
+      .help =
+          "file whose first line is the password of cluster.user, which only its owner and group may read. Its path "
+          "may begin with ${CREDENTIALS_DIRECTORY}. Only etcds:// hides the password on its way" },
     { "http", "listen", PD_KEY_TEXT, AT(http_listen), "",
       .help =
           "addresses of the HTTP listener, separated by commas, written as in [server], for example 127.0.0.1:7072; "
@@ -624,6 +630,8 @@ static int check_cluster(const pd_config *config, pd_error *err)
                        (unsigned long long)config->cluster.shard, (unsigned long long)config->cluster.shards);
     if ((config->cluster.cert[0] == '\0') != (config->cluster.key[0] == '\0'))
         return pd_fail(err, PD_INVALID_ARGUMENT, "cluster.cert and cluster.key: expected both or none");
+    if ((config->cluster.user[0] == '\0') != (config->cluster.password_file[0] == '\0'))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "cluster.user and cluster.password_file: expected both or none");
     if (config->cluster.advertise[0] == '\0' &&
         (pd_notify_has_socket(PD_SOCKET_PLAIN) || pd_notify_has_socket(PD_SOCKET_TLS)))
         return pd_fail(

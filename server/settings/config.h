@@ -59,7 +59,7 @@ typedef struct pd_config {
         char *certificate, *key, *client_ca, *crl, *tokens;
     } tls;
     struct {
-        char *engine, *name, *advertise, *ca, *cert, *key;
+        char *engine, *name, *advertise, *ca, *cert, *key, *user, *password_file;
         uint64_t shard, shards, ttl; /* ttl: ms */
         bool spare;
     } cluster;

@@ -132,7 +132,7 @@ static int check_token(const char *token, const char *path, const char *key, pd_
         path, n, PD_TOKEN_LEAST, MOST);
 }
 
-int pd_token_read(char **out, const char *setting, const char *key, pd_error *err)
+int pd_password_read(char **out, const char *setting, const char *key, pd_error *err)
 {
     char path[PATH_MAX], *text = NULL;
     int rc = resolve_path(path, key, setting, err);
@@ -140,6 +140,17 @@ int pd_token_read(char **out, const char *setting, const char *key, pd_error *er
     if (rc == PD_OK) rc = pd_secret_read(&text, path, key, err);
     if (rc != PD_OK) return rc;
     explicit_bzero(text + strcspn(text, "\r\n"), strlen(text + strcspn(text, "\r\n")));
+    *out = text;
+    return PD_OK;
+}
+
+int pd_token_read(char **out, const char *setting, const char *key, pd_error *err)
+{
+    char path[PATH_MAX], *text;
+    int rc = resolve_path(path, key, setting, err);
+
+    if (rc == PD_OK) rc = pd_password_read(&text, setting, key, err);
+    if (rc != PD_OK) return rc;
     if ((rc = check_token(text, path, key, err)) == PD_OK && (*out = strdup(text)) == NULL)
         rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_secret_free(text);

@@ -1,6 +1,6 @@
-/* trusted_files.h - reads the files that a configuration names for roles, for the token of http.token, and for the
- * certificates, keys and tokens of tls:// addresses. Checks who else may write or read them. The functions may block on
- * the disk, so the loop thread never calls them.
+/* trusted_files.h - reads the files that a configuration names for roles, for the token of http.token, for the password
+ * of cluster.user, and for the certificates, keys and tokens of tls:// addresses. Checks who else may write or read
+ * them. The functions may block on the disk, so the loop thread never calls them.
  *
  * A path of a secret may begin with ${CREDENTIALS_DIRECTORY}, the folder that systemd's LoadCredential= fills. */
 #ifndef PD_TRUSTED_FILES_H
@@ -30,6 +30,10 @@ int pd_roles_file_read(pd_roles **out, const char *path, pd_error *err);
  *                         few different characters that it can be guessed
  *   PD_NO_MEMORY */
 int pd_token_read(char **out, const char *setting, const char *key, pd_error *err);
+
+/* Reads the first line of a file into *out, which the caller frees with pd_secret_free: a password, whose characters
+ * are not checked. Errors are those of pd_token_read, but for those of the line. */
+int pd_password_read(char **out, const char *setting, const char *key, pd_error *err);
 
 /* Reads a file with certificates or a private key in PEM, of at most 1 MiB, into *out, which the caller frees with
  * pd_secret_free. `setting` and `key` as for pd_token_read. `secret`: the file has a private key. Errors as those of

@@ -38,6 +38,8 @@ typedef enum end_kind { RUNS, HAS_ENDED, IS_LEFT } end_kind;
 
 struct pd_mirror_thread {
     watch disk;
+    pd_fenced_disk fenced;    /* passes calls on to `disk` */
+    _Atomic uint64_t *tenure; /* NULL: there is no engine */
     const pd_disk *below;
     pd_mirror_writer *writer;
     pd_mirror_user user;
@@ -185,7 +187,14 @@ static int look_for_jobs(pd_mirror_thread *m, pd_error *err)
     return PD_OK;
 }
 
-/* Makes, checks and locks the mirror's directory, and looks what is there. */
+static uint64_t tenure_of(void *arg)
+{
+    const pd_mirror_thread *m = arg;
+
+    return atomic_load(m->tenure);
+}
+
+/* Makes, checks and locks the mirror's directory, keeps earlier owners out of it, and looks what is there. */
 static int open_mirror(pd_mirror_thread *m, pd_error *err)
 {
     int rc = PD_OK;
@@ -196,6 +205,8 @@ static int open_mirror(pd_mirror_thread *m, pd_error *err)
         rc = pd_state_dir_open(&m->lock, m->mirror, true, err);
         atomic_store(&m->disk.since, 0);
     }
+    if (rc == PD_OK && m->tenure != NULL)
+        rc = pd_mirror_fence(&m->disk.base.functions, m->mirror, tenure_of(m) - 1, err);
     if (rc == PD_OK && m->empty) rc = look_for_jobs(m, err);
     m->open = rc == PD_OK;
     return rc;
@@ -206,7 +217,9 @@ static void attempt(pd_mirror_thread *m)
     pd_error err = { 0 };
     int rc = open_mirror(m, &err);
 
+    m->fenced.why = (pd_error){ 0 };
     if (rc == PD_OK) rc = pd_mirror_pass(m->writer, &err);
+    if (m->fenced.why.code != PD_OK) rc = pd_fail(&err, m->fenced.why.code, "%s", m->fenced.why.text);
     note_result(m, rc, &err);
 }
 
@@ -258,7 +271,9 @@ static int open_thread(pd_mirror_thread *m, const pd_mirror_thread_config *confi
     m->ended = pd_mailbox_new(NULL, NULL);
     if (m->queue == NULL || m->ended == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the mirror");
     watch_init(&m->disk, m->below);
-    rc = pd_mirror_writer_new(&m->writer, m->below, m->state_dir, &m->disk.base.functions, m->mirror, &m->user, err);
+    m->tenure = config->tenure;
+    pd_fenced_disk_init(&m->fenced, &m->disk.base.functions, m->mirror, m->tenure != NULL ? tenure_of : NULL, m);
+    rc = pd_mirror_writer_new(&m->writer, m->below, m->state_dir, &m->fenced.base.functions, m->mirror, &m->user, err);
     if (rc == PD_OK) rc = pd_mirror_begin(m->writer, &n_jobs, err);
     if (rc != PD_OK) return rc;
     m->empty = n_jobs == 0;

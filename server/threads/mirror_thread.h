@@ -16,6 +16,9 @@ typedef struct pd_mirror_thread_config {
     const pd_disk *disk;
     pd_mailbox *done; /* mailbox of the step thread, to which requests PD_REQ_MIRRORED are posted. After
                        * pd_mirror_thread_stop has returned false it must not be freed, only closed */
+    /* in a cluster with an engine: this owner's tenure, which may change (mirror.h, "owners"); borrowed, and must exist
+     * as long as `disk`. NULL: there is no engine */
+    _Atomic uint64_t *tenure;
 } pd_mirror_thread_config;
 
 /* Starts the thread. Reads the state directory before that, so no job may have continued yet. Logs how to fetch jobs if

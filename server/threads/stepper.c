@@ -232,7 +232,8 @@ static void wake_mirror(void *arg)
 
 static int start_mirror(pd_stepper *stepper, const pd_stepper_config *config, pd_error *err)
 {
-    const pd_mirror_thread_config mirror = { config->keep_dir, config->mirror, .done = stepper->requests };
+    const pd_mirror_thread_config mirror = { config->keep_dir, config->mirror, .tenure = config->tenure,
+                                             .done = stepper->requests };
 
     return config->mirror != NULL ? pd_mirror_thread_start(&stepper->mirror, &mirror, err) : PD_OK;
 }

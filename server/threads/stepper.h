@@ -22,6 +22,9 @@ typedef struct pd_stepper_config {
     struct pd_state_dir *lock; /* the lock of the state directory, if the caller has it: the checkpoint writer takes it
                                 * over. NULL, or not open: the checkpoint writer locks it */
     const char *mirror; /* path of the mirror of keep_dir; borrowed during pd_stepper_start. NULL: there is none */
+    _Atomic uint64_t *tenure; /* in a cluster with an engine: this owner's tenure, for the mirror (mirror.h, "owners").
+                               * Another thread may change it. Must exist until the process ends if pd_stepper_stop
+                               * returns false. NULL: there is no engine */
     const atomic_bool *stops; /* becomes true when the daemon has to stop, so that pd_stepper_start restores no more
                                * jobs; borrowed during that call. NULL: the daemon never has to stop */
     /* mailbox of the loop thread, to which effects are posted; borrowed, and must exist longer than the stepper */

@@ -140,6 +140,22 @@ void figure_kill(pid_t daemon)
     if (waitpid(daemon, NULL, 0) != daemon) figure_stop("the daemon does not end: %s", strerror(errno));
 }
 
+double figure_cpu_ms(pid_t pid)
+{
+    char path[64], text[1024], *at;
+    unsigned long user = 0, kernel = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if ((file = fopen(path, "r")) == NULL) figure_stop("%s: %s", path, strerror(errno));
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    at = strrchr(text, ')');
+    if (at == NULL || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel) != 2)
+        figure_stop("%s cannot be read", path);
+    return 1e3 * (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+}
+
 const Paramd__StatusReply *figure_status(const char *url, pd_operator *op)
 {
     void *reply = NULL;

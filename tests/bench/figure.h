@@ -51,6 +51,8 @@ void figure_daemon(pd_child *child);
  * ends with this program. Kills one, and waits until it has ended. */
 pid_t figure_spawn(const char *url);
 void figure_kill(pid_t daemon);
+/* Returns the CPU time that a process has used, in ms; the kernel counts it in units of 10 ms. */
+double figure_cpu_ms(pid_t pid);
 /* Asks the daemon for its status. The reply stays valid until the caller closes `op`. */
 const Paramd__StatusReply *figure_status(const char *url, pd_operator *op);
 

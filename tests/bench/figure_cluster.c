@@ -115,23 +115,6 @@ static const char *list_of(const daemons *d, int n, char text[512])
     return text;
 }
 
-/* Returns the CPU time that a process has used, in ms. */
-static double cpu_ms(pid_t pid)
-{
-    char path[64], text[1024], *at;
-    unsigned long user = 0, kernel = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if ((file = fopen(path, "r")) == NULL) figure_stop("%s: %s", path, strerror(errno));
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    at = strrchr(text, ')');
-    if (at == NULL || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel) != 2)
-        figure_stop("%s cannot be read", path);
-    return 1e3 * (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
-}
-
 /* Returns the CPU time in ms that the first n daemons take for a number of steps of 64 MiB. */
 static double cpu_of(const daemons *d, int n)
 {
@@ -143,9 +126,9 @@ static double cpu_of(const daemons *d, int n)
     snprintf(name, sizeof name, "cpu%d", n);
     join(&j, list_of(d, n, list), name, "nonfinite_scope=job", 0);
     for (int s = 0; s < 5; s++) step(&j);
-    for (int i = 0; i < n; i++) before += cpu_ms(d->at[i].pid);
+    for (int i = 0; i < n; i++) before += figure_cpu_ms(d->at[i].pid);
     for (int s = 0; s < STEPS; s++) step(&j);
-    for (int i = 0; i < n; i++) after += cpu_ms(d->at[i].pid);
+    for (int i = 0; i < n; i++) after += figure_cpu_ms(d->at[i].pid);
     leave(&j);
     return after - before;
 }

@@ -1,8 +1,10 @@
 /* Tests daemons of a cluster with real etcd: they register, start again in place, wait as spares and take over;
- * training goes on when etcd, a member or a daemon fails. */
+ * training goes on when etcd, a member or a daemon fails, or
+ * hangs. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 #include "test.h"
 #include "daemon_process.h"
@@ -11,6 +13,7 @@
 #include "rank_check.h"
 
 enum { TTL = 2, ELEMENTS = 1000, MOST = 4 };
+enum { SECURE = 0, WITH_USERS = -1 }; /* kinds of etcd besides a number of members */
 
 /* A place where a daemon runs: its ports, and its state directory. */
 typedef struct place {
@@ -53,7 +56,10 @@ static fixture *begin(int members)
     if (!etcd_is_there()) return NULL;
     f = calloc(1, sizeof *f);
     assert_non_null(f);
-    f->etcd = members > 0 ? etcd_start(members) : etcd_start_secure();
+    if (members == WITH_USERS)
+        f->etcd = etcd_start_with_users();
+    else
+        f->etcd = members == SECURE ? etcd_start_secure() : etcd_start(members);
     snprintf(f->engine, sizeof f->engine, "--cluster-engine=%s", f->etcd->engine);
     strcpy(f->folder, "/tmp/paramd-spare-XXXXXX");
     assert_non_null(mkdtemp(f->folder));
@@ -259,7 +265,7 @@ static void end_training(fixture *f, int most)
     assert_true(atomic_load(&f->training.rewinds) <= most);
 }
 
-/* Begins a test with these members (0: one that speaks TLS), or skips it. */
+/* Begins a test with so many members, or one of the kind SECURE or WITH_USERS, or skips it. */
 #define BEGIN(f, members)                                                                                              \
     fixture *f = begin(members);                                                                                       \
     if (f == NULL) skip()
@@ -340,6 +346,55 @@ TEST(training_goes_on_while_etcd_is_away_and_keys_are_there_again_afterwards)
     etcd_restart(f->etcd, 0);
     assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
     assert_true(await(has_lease, f, patient(10)));
+    await_steps(f, 20);
+    end_training(f, 0);
+    finish(f);
+}
+
+static bool is_down(void *arg)
+{
+    return !engine_is_up(arg, 0);
+}
+
+TEST(training_goes_on_while_etcd_hangs_as_with_a_disk_that_does_not_answer)
+{
+    int lines;
+    BEGIN(f, 1);
+
+    start(f, 0, NULL, "this daemon owns shard 0 of 1");
+    begin_training(f, 0, 0);
+    await_steps(f, 20);
+    lines = daemon_count(f->at[0].daemon, "the engine does not answer"); /* not 0 if the machine is very busy */
+    etcd_freeze(f->etcd, 0);
+    assert_true(await(is_down, f, patient(10)));
+    assert_true(daemon_says(f->at[0].daemon, "the engine does not answer", patient(3)));
+    assert_true(http_answers(f->at[0].http, "GET /metrics HTTP/1.0\r\n\r\n", "paramd_cluster_engine_up 0"));
+    for (double until = seconds_now() + 2 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    assert_true(daemon_count(f->at[0].daemon, "the engine does not answer") <= lines + 1);
+    etcd_thaw(f->etcd, 0);
+    assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
+    assert_true(await(has_lease, f, patient(10)));
+    await_steps(f, 20);
+    end_training(f, 0);
+    finish(f);
+}
+
+TEST(a_leader_that_hangs_is_passed_over_and_leases_survive)
+{
+    int leader;
+    BEGIN(f, 3);
+
+    start(f, 0, NULL, "this daemon owns shard 0 of 1");
+    start(f, 1, "--cluster-spare", "this daemon is a spare");
+    begin_training(f, 0, 1);
+    await_steps(f, 20);
+    leader = etcd_leader(f->etcd);
+    assert_true(leader >= 0);
+    etcd_freeze(f->etcd, leader);
+    for (double until = seconds_now() + 3 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    assert_true(await(has_lease, f, patient(10)));
+    assert_int_equal(tenure_of(f, 1), 0);
+    etcd_thaw(f->etcd, leader);
     await_steps(f, 20);
     end_training(f, 0);
     finish(f);
@@ -467,7 +522,7 @@ TEST(leases_survive_when_the_leader_of_three_members_is_killed)
 TEST(an_etcd_that_speaks_tls_and_wants_a_certificate_is_an_engine_too)
 {
     char ca[120], cert[120], key[120];
-    BEGIN(f, 0);
+    BEGIN(f, SECURE);
 
     snprintf(ca, sizeof ca, "--cluster-ca=%s/ca.pem", f->etcd->folder);
     snprintf(cert, sizeof cert, "--cluster-cert=%s/client.pem", f->etcd->folder);
@@ -480,5 +535,73 @@ TEST(an_etcd_that_speaks_tls_and_wants_a_certificate_is_an_engine_too)
     }
     assert_true(lease_of(f, 0) > 0);
     stop(f, 1);
+    finish(f);
+}
+
+/* Starts a daemon that has a password of etcd, in a file of the folder, and waits until its log has `text`. */
+static void start_with_password(fixture *f, int i, const char *folder, const char *file, const char *text)
+{
+    place *p = &f->at[i];
+    char password[160];
+
+    snprintf(password, sizeof password, "--cluster-password-file=%s/%s", folder, file);
+    {
+        const char *const flags[] = { p->listen,
+                                      p->http_listen,
+                                      f->engine,
+                                      "--cluster-ttl=2s",
+                                      "--cluster-user=paramd",
+                                      password,
+                                      i > 0 ? "--cluster-spare" : NULL,
+                                      NULL };
+        p->daemon = daemon_start_until(flags, text);
+    }
+}
+
+/* Returns whether daemon 0 sees a spare. */
+static bool sees_spare(void *arg)
+{
+    json_t *cluster = cluster_of(arg, 0);
+    bool sees = json_array_size(json_object_get(cluster, "spares")) == 1;
+
+    json_decref(cluster);
+    return sees;
+}
+
+TEST(an_etcd_with_users_and_passwords_is_an_engine_also_after_the_end_of_a_token)
+{
+    double until;
+    BEGIN(f, WITH_USERS);
+
+    start_with_password(f, 0, f->etcd->folder, "password", "this daemon owns shard 0 of 1");
+    until = seconds_now() + ETCD_TOKEN + 1;
+    etcd_kill(f->etcd, 0);
+    assert_true(daemon_says(f->at[0].daemon, "the engine does not answer", patient(10)));
+    if (until > seconds_now()) sleep_for(until - seconds_now()); /* now all tokens have ended */
+    etcd_restart(f->etcd, 0);
+    assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
+    assert_true(await(has_lease, f, patient(10)));
+    start_with_password(f, 1, f->etcd->folder, "password", "this daemon is a spare");
+    assert_true(await(sees_spare, f, patient(10)));
+    stop(f, 1);
+    finish(f);
+}
+
+TEST(a_wrong_password_of_etcd_or_none_is_told_and_never_logged)
+{
+    char path[96];
+    FILE *file;
+    BEGIN(f, WITH_USERS);
+
+    snprintf(path, sizeof path, "%s/wrong", f->folder);
+    file = fopen(path, "we");
+    assert_non_null(file);
+    fputs("open barley\n", file);
+    fclose(file);
+    assert_int_equal(chmod(path, 0600), 0);
+    start_with_password(f, 0, f->folder, "wrong", "authentication failed, invalid user ID or password");
+    assert_true(daemon_says(f->at[0].daemon, "cluster.user = paramd: ", 1));
+    assert_int_equal(daemon_count(f->at[0].daemon, "barley"), 0);
+    start(f, 1, NULL, "user name is empty: cluster.user and cluster.password_file are not set");
     finish(f);
 }

@@ -22,7 +22,9 @@ static void make_seeds(const char *folder)
         "4{\"result\":{\"canceled\":true,\"compact_revision\":\"3\"}}",
         "5{" HEADER "}",
         "5{\"error\":\"etcdserver: no leader\",\"code\":14}",
-        "6{\"url\":\"tcp://a:7070\",\"http\":\"\",\"life\":\"0000000000000001\",\"process\":\"0000000000000002\","
+        "6{" HEADER ",\"token\":\"jGqWZtQfQnXFmVdq.15\"}",
+        "6{\"error\":\"etcdserver: authentication is not enabled\",\"code\":9}",
+        "7{\"url\":\"tcp://a:7070\",\"http\":\"\",\"life\":\"0000000000000001\",\"process\":\"0000000000000002\","
         "\"shards\":3}",
     };
 
@@ -68,8 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pd_error err = { 0 };
     int kind = size > 0 ? data[0] - '0' : -1;
 
-    if (kind == PD_ETCD_REMOVED + 1) read_value(data + 1, size - 1);
-    if (kind < PD_ETCD_GRANTED || kind > PD_ETCD_REMOVED) return 0;
+    if (kind == PD_ETCD_LOGGED_IN + 1) read_value(data + 1, size - 1);
+    if (kind < PD_ETCD_GRANTED || kind > PD_ETCD_LOGGED_IN) return 0;
     if (answer.entries == NULL) MUST(pd_etcd_answer_init(&answer) == PD_OK);
     if (pd_etcd_parse(&answer, (pd_etcd_kind)kind, (const char *)data + 1, size - 1, &err) == PD_OK)
         look_at_answer(&answer);

@@ -142,6 +142,16 @@ bool daemon_says(const test_daemon *daemon, const char *text, double seconds)
     return says;
 }
 
+int daemon_count(const test_daemon *daemon, const char *text)
+{
+    char *log = read_log(daemon);
+    int n = 0;
+
+    for (const char *at = log; (at = strstr(at, text)) != NULL; at++) n++;
+    free(log);
+    return n;
+}
+
 typedef struct in_job {
     const test_daemon *daemon;
     const char *job;

@@ -40,6 +40,8 @@ int daemon_refuses(const char *const *flags, char *text, size_t size);
 bool daemon_lives(test_daemon *daemon);
 /* Waits until the daemon's log contains `text`. Returns false if it does not within `seconds`. */
 bool daemon_says(const test_daemon *daemon, const char *text, double seconds);
+/* Returns how often the daemon's log contains `text`. */
+int daemon_count(const test_daemon *daemon, const char *text);
 /* Waits until a job has received a number of contributions since it began. Fails the test if it does not get them. */
 void daemon_await_contributions(const test_daemon *daemon, const char *job, int count);
 /* Returns the port that follows the first occurrence of a text in the daemon's log, for example "listening on

@@ -193,6 +193,25 @@ TEST(a_spare_that_starts_when_a_shard_has_no_owner_waits_for_the_time_of_a_lease
     assert_true(owns(spare, 0));
 }
 
+TEST(the_tenure_of_the_last_owner_is_known_when_its_key_is_gone, fixture *f)
+{
+    member *owner = add(f, 0, 1), *watcher = add(f, -1, 1), *newcomer;
+    uint64_t tenure;
+
+    watcher->declines = true;
+    pass(f, 500);
+    tenure = table_of(owner)->tenure;
+    stop(owner);
+    pass(f, 2 * TTL);
+    newcomer = add(f, -1, 1);
+    pass(f, 200);
+    for (const member *m = watcher; m != NULL; m = m == watcher ? newcomer : NULL) {
+        assert_int_equal(table_of(m)->shards[0].tenure, 0);
+        /* in the model the key last/0 is a change of its own, before that of shard/0 */
+        assert_in_range(table_of(m)->shards[0].last_tenure, tenure - 1, tenure);
+    }
+}
+
 TEST(a_shard_that_never_had_an_owner_is_not_for_spares, fixture *f)
 {
     member *spare = add(f, -1, 2);

@@ -70,6 +70,7 @@ TEST(settings_of_a_cluster_that_do_not_fit_are_refused_in_words)
     refuses(CHECK(&err, "cluster", "name="), &err, "letters, digits");
     refuses(CHECK(&err, "cluster", "ttl=500ms"), &err, "expected 1000 to");
     refuses(CHECK(&err, "cluster", "cert=/c"), &err, "expected both or none");
+    refuses(CHECK(&err, "cluster", "user=u"), &err, "cluster.user and cluster.password_file: expected both or none");
     refuses(CHECK(&err, "server", "insecure=yes", "server", "listen=*:7070"), &err, "cluster.advertise");
     refuses(CHECK(&err, "cluster", "advertise=ftp://a"), &err, "address");
 }

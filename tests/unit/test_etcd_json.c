@@ -125,6 +125,43 @@ TEST(a_watch_tells_changes_removals_and_its_end, pd_etcd_answer *answer)
     refuses(answer, PD_ETCD_CHANGES, "{\"error\":{\"grpc_code\":14,\"message\":\"no leader\"}}", "no leader");
 }
 
+TEST(a_watch_that_etcd_refuses_needs_another_token, pd_etcd_answer *answer)
+{
+    pd_error err;
+
+    assert_int_equal(parse(answer, PD_ETCD_CHANGES,
+                           "{\"result\":{" HEADER ",\"created\":true,\"canceled\":true,\"cancel_reason\":"
+                           "\"rpc error: code = PermissionDenied desc = etcdserver: permission denied\"}}",
+                           &err),
+                     PD_UNAUTHENTICATED);
+    assert_non_null(strstr(err.text, "permission denied"));
+}
+
+static void answers_with(pd_etcd_answer *answer, pd_etcd_kind kind, const char *words, int code)
+{
+    char text[200];
+
+    snprintf(text, sizeof text, "{\"error\":\"etcdserver: %s\",\"code\":3}", words);
+    assert_int_equal(parse(answer, kind, text, NULL), code);
+}
+
+TEST(an_error_says_whether_another_token_is_needed, pd_etcd_answer *answer)
+{
+    answers_with(answer, PD_ETCD_LISTED, "invalid auth token", PD_UNAUTHENTICATED);
+    answers_with(answer, PD_ETCD_LISTED, "user name is empty", PD_UNAUTHENTICATED);
+    answers_with(answer, PD_ETCD_CREATED, "revision of auth store is old", PD_UNAUTHENTICATED);
+    answers_with(answer, PD_ETCD_CREATED, "permission denied", PD_UNAVAILABLE);
+    answers_with(answer, PD_ETCD_LOGGED_IN, "authentication failed, invalid user ID or password", PD_UNAVAILABLE);
+    answers_with(answer, PD_ETCD_LOGGED_IN, "authentication is not enabled", PD_FAILED_PRECONDITION);
+}
+
+TEST(an_answer_to_a_password_has_a_token, pd_etcd_answer *answer)
+{
+    assert_int_equal(parse(answer, PD_ETCD_LOGGED_IN, "{" HEADER ",\"token\":\"jGqWZtQfQnXFmVdq.15\"}", NULL), PD_OK);
+    assert_string_equal(answer->token, "jGqWZtQfQnXFmVdq.15");
+    refuses(answer, PD_ETCD_LOGGED_IN, "{" HEADER "}", "token");
+}
+
 TEST(entries_that_are_too_long_or_not_base64_are_counted_and_left_out, pd_etcd_answer *answer)
 {
     char *text = calloc(1, 64 * 1024);

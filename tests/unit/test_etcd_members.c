@@ -227,7 +227,8 @@ TEST(the_words_of_an_error_reach_the_log, fixture *f)
     ask(f, PD_ENGINE_READ);
     run(f, 1, 5000);
     assert_int_equal(f->result, PD_ENGINE_FAILED);
-    assert_non_null(strstr(f->why, "etcdserver: invalid auth token"));
+    assert_non_null(
+        strstr(f->why, "etcdserver: invalid auth token: cluster.user and cluster.password_file are not set"));
 }
 
 TEST(an_answer_without_end_is_cut_off, fixture *f)
@@ -333,6 +334,108 @@ TEST(a_call_that_is_dropped_has_no_answer, fixture *f)
     run(f, 1, 300);
     assert_int_equal(f->n_answers, 0);
     assert_false(f->call.open);
+}
+
+#define TOKEN OK "{" HEADER ",\"token\":\"abc.7\"}"
+#define REFUSED                                                                                                        \
+    "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n{\"error\":\"etcdserver: invalid auth token\",\"code\":16}"
+#define NOT_ENABLED                                                                                                    \
+    "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"                                                            \
+    "{\"error\":\"etcdserver: authentication is not enabled\",\"code\":9}"
+#define WRONG_PASSWORD                                                                                                 \
+    "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"                                                            \
+    "{\"error\":\"etcdserver: authentication failed, invalid user ID or password\",\"code\":3}"
+
+/* Opens the engine again, with a user. */
+static void log_in(fixture *f)
+{
+    pd_etcd_config config = {
+        .urls = f->urls, .try_ms = TRY_MS, .silent_ms = SILENT_MS, .user = "u", .password = "secret"
+    };
+
+    f->engine->free(f->engine);
+    assert_int_equal(pd_etcd_open(&f->engine, &config, NULL), PD_OK);
+}
+
+TEST(a_user_gets_a_token_first_and_all_requests_carry_it, fixture *f)
+{
+    f->at[0].answers[0] = TOKEN;
+    f->at[0].answers[1] = LISTED;
+    log_in(f);
+    ask(f, PD_ENGINE_READ);
+    run(f, 1, 5000);
+    assert_int_equal(f->result, PD_ENGINE_DONE);
+    assert_int_equal(f->at[0].n_requests, 2);
+    assert_non_null(strstr(f->at[0].request, "POST /v3/kv/range HTTP/1.1"));
+    assert_non_null(strstr(f->at[0].request, "\r\nAuthorization: abc.7\r\n"));
+    ask(f, PD_ENGINE_READ);
+    run(f, 2, 5000);
+    assert_int_equal(f->at[0].n_requests, 3);
+}
+
+TEST(a_token_that_has_ended_is_replaced_and_the_request_is_made_again, fixture *f)
+{
+    f->at[0].answers[0] = TOKEN;
+    f->at[0].answers[1] = REFUSED;
+    f->at[0].answers[2] = TOKEN;
+    f->at[0].answers[3] = LISTED;
+    log_in(f);
+    ask(f, PD_ENGINE_READ);
+    run(f, 1, 5000);
+    assert_int_equal(f->result, PD_ENGINE_DONE);
+    assert_int_equal(f->at[0].n_requests, 4);
+    assert_int_equal(f->at[1].n_requests, 0);
+}
+
+TEST(a_watch_that_begins_with_an_old_token_gets_another_one, fixture *f)
+{
+    f->at[0].answers[0] = TOKEN;
+    f->at[0].answers[1] = OK "{\"result\":{" HEADER ",\"created\":true,\"canceled\":true,"
+                             "\"cancel_reason\":\"etcdserver: permission denied\"}}\n";
+    f->at[0].answers[2] = TOKEN;
+    f->at[0].answers[3] = CREATED;
+    log_in(f);
+    ask(f, PD_ENGINE_WATCH);
+    run(f, 1, 5000);
+    assert_int_not_equal(f->result, PD_ENGINE_FAILED); /* it may have ended since */
+    assert_int_equal(f->at[0].n_requests, 4);
+}
+
+TEST(a_member_that_refuses_new_tokens_too_is_passed_over, fixture *f)
+{
+    f->at[0].answers[0] = TOKEN;
+    f->at[0].answers[1] = REFUSED;
+    f->at[0].answers[2] = TOKEN;
+    f->at[0].answers[3] = REFUSED;
+    f->at[1].answers[0] = LISTED;
+    log_in(f);
+    ask(f, PD_ENGINE_READ);
+    run(f, 1, 5000);
+    assert_int_equal(f->result, PD_ENGINE_DONE);
+    assert_int_equal(f->at[0].n_requests, 4);
+    assert_int_equal(f->at[1].n_requests, 1);
+}
+
+TEST(a_wrong_password_is_told_with_the_name_of_the_user, fixture *f)
+{
+    f->at[0].answers[0] = f->at[1].answers[0] = WRONG_PASSWORD;
+    log_in(f);
+    ask(f, PD_ENGINE_READ);
+    run(f, 1, 5000);
+    assert_int_equal(f->result, PD_ENGINE_FAILED);
+    assert_non_null(strstr(f->why, "cluster.user = u: etcdserver: authentication failed, invalid user ID or password"));
+    assert_null(strstr(f->why, "secret"));
+}
+
+TEST(a_user_of_an_etcd_without_users_is_no_error, fixture *f)
+{
+    f->at[0].answers[0] = NOT_ENABLED;
+    f->at[0].answers[1] = LISTED;
+    log_in(f);
+    ask(f, PD_ENGINE_READ);
+    run(f, 1, 5000);
+    assert_int_equal(f->result, PD_ENGINE_DONE);
+    assert_null(strstr(f->at[0].request, "Authorization"));
 }
 
 static void refuses(const char *urls, const char *why)

@@ -3,8 +3,10 @@
 #include "test.h"
 #include "checkpoint_sample.h"
 #include "gated_disk.h"
+#include "mirror.h"
 #include "mirror_thread.h"
 #include "request.h"
+#include "state_dir.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -30,6 +32,7 @@ typedef struct fixture {
     gated_files files;
     pd_mailbox *done;
     pd_mirror_thread *thread;
+    _Atomic uint64_t *tenure; /* NULL: there is no engine */
 } fixture;
 
 static int create(void *arg, const char *path, uint64_t bytes, int *file)
@@ -55,7 +58,7 @@ static void init_files(gated_files *files, const char *mirror)
 
 static int start(fixture *f, const pd_disk *disk, pd_mirror_thread **out)
 {
-    const pd_mirror_thread_config config = { f->state_dir, f->mirror, disk, f->done };
+    const pd_mirror_thread_config config = { f->state_dir, f->mirror, disk, f->done, f->tenure };
 
     return pd_mirror_thread_start(out, &config, NULL);
 }
@@ -199,4 +202,29 @@ TEST(a_mirror_that_another_daemon_has_is_down, fixture *f)
     await_up(&other, false);
     assert_true(pd_mirror_thread_stop(other.thread, UINT64_MAX));
     assert_true(pd_mirror_thread_is_up(f->thread));
+}
+
+TEST(an_owner_that_was_replaced_is_down_until_it_gets_a_higher_tenure, fixture *f)
+{
+    _Atomic uint64_t tenure = 7;
+    char path[128];
+    uint64_t fence;
+
+    assert_true(pd_mirror_thread_stop(f->thread, UINT64_MAX));
+    f->tenure = &tenure;
+    assert_int_equal(start(f, &f->files.base.functions, &f->thread), PD_OK);
+    checkpoint(f, 3);
+    expect(f, 3);
+    snprintf(path, sizeof path, "%s/fence", f->mirror);
+    assert_int_equal(pd_keep_number_read(&pd_disk_posix, path, &fence, NULL), PD_OK);
+    assert_int_equal(fence, 6); /* all owners before this one are kept out */
+    assert_int_equal(pd_mirror_fence(&pd_disk_posix, f->mirror, 7, NULL), PD_OK);
+    checkpoint(f, 4);
+    await_up(f, false);
+    atomic_store(&tenure, 9);
+    pd_mirror_thread_wake(f->thread);
+    expect(f, 4);
+    await_up(f, true);
+    assert_true(pd_mirror_thread_stop(f->thread, UINT64_MAX));
+    f->thread = NULL;
 }

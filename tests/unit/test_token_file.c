@@ -100,3 +100,23 @@ TEST_WITH(NULL, NULL, the_folder_of_credentials_is_found_in_the_environment)
     assert_non_null(strstr(err.text, "http.token: /nowhere/t"));
     unsetenv("CREDENTIALS_DIRECTORY");
 }
+
+TEST(a_password_is_the_first_line_whatever_its_characters_are)
+{
+    char *password;
+
+    (void)read_with("pass word\"\r\nmore\n", 0600, &password, NULL);
+    assert_int_equal(pd_password_read(&password, path, "cluster.password_file", NULL), PD_OK);
+    assert_string_equal(password, "pass word\"");
+    free(password);
+}
+
+TEST(a_password_that_others_can_read_is_refused)
+{
+    char *password;
+    pd_error err;
+
+    (void)read_with("password\n", 0644, &password, NULL);
+    assert_int_equal(pd_password_read(&password, path, "cluster.password_file", &err), PD_PERMISSION_DENIED);
+    assert_non_null(strstr(err.text, "cluster.password_file"));
+}
