@@ -85,6 +85,12 @@ static bool has_disk_faults(const sim_trainee *t)
     return false;
 }
 
+/* Returns whether a call may end with PD_UNAVAILABLE: a disk fails, or a server has lost its disk to a spare. */
+static bool may_be_unavailable(const sim_trainee *t)
+{
+    return has_disk_faults(t) || t->s->plan->spares > 0;
+}
+
 /* Returns whether a WAL of the job may have begun anew after an error of the disk: nothing leads to its earlier records
  * any more, so that all shards can have to go back to the checkpoint before them. */
 static bool may_lose_records(const sim_trainee *t)
@@ -167,7 +173,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
     for (uint32_t p = 0; p < t->job->n_params; p++) {
         uint64_t step = pd_client_step(t->client, p);
         /* On one server a step that is decided may be under way. */
-        if (t->job->whole && t->s->n_servers > 1 && !t->job->params[p].model_state && step != t->step)
+        if (t->job->whole && t->s->plan->shards > 1 && !t->job->params[p].model_state && step != t->step)
             sim_fail("one step", "%s rank %u has weights of steps %llu and %llu", t->job->name, t->rank,
                      (unsigned long long)t->step, (unsigned long long)step);
         check_weights(t, p, step);
@@ -193,7 +199,7 @@ static int rewind_job(sim_trainee *t, pd_error *err)
     trace(t, "is told to go back at step", t->step, 0);
     while ((rc = pd_client_rewind(t->client, (void *const *)t->weights, err)) != PD_OK && !t->process.killed) {
         if (rc == PD_REWIND || is_slow(t, rc, err)) continue;
-        if (!passes(rc) && !(rc == PD_UNAVAILABLE && has_disk_faults(t))) return rc;
+        if (!passes(rc) && !(rc == PD_UNAVAILABLE && may_be_unavailable(t))) return rc;
         trace(t, err->text, t->step, (uint64_t)-rc);
         sim_process_sleep(RETRY_MS * SIM_MS);
     }
@@ -207,6 +213,7 @@ static int restart_job(sim_trainee *t, pd_error *err)
 
     begin(t, "restart", 5);
     trace(t, "starts the job anew at step", t->step, 0);
+    t->of->calm = false;
     t->of->loose = true; /* weights that a call has brought may be newer than the step at which the job begins */
     for (uint32_t p = 0; p < t->job->n_params; p++) {
         int64_t start, n = range_of(t, p, &start);
@@ -242,7 +249,7 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
                          (unsigned long long)t->of->acked, err->text);
             sim_cluster_abandon(t->s, t->job, "cannot continue");
             return false;
-        } else if (rc == PD_UNAVAILABLE && has_disk_faults(t)) {
+        } else if (rc == PD_UNAVAILABLE && may_be_unavailable(t)) {
             sim_process_sleep(RETRY_MS * SIM_MS);
             return true;
         } else if (rc == PD_RESOURCE_EXHAUSTED || rc == PD_NO_MEMORY || rc == PD_DEADLINE_EXCEEDED) {
@@ -257,11 +264,25 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
 
 /* ---- the start ---- */
 
+/* Writes the addresses of all shards, or, if there are spares, those of all daemons, any of which knows the others. */
+static void write_urls(const sim_trainee *t, char urls[SIM_SERVERS * 32])
+{
+    const sim_plan *plan = t->s->plan;
+    uint32_t n = plan->shards + plan->spares;
+    char one[32];
+
+    urls[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        sim_address(plan->spares > 0 ? (i + t->rank) % n : i, one);
+        if (i > 0) strcat(urls, plan->spares > 0 ? "," : " ");
+        strcat(urls, one);
+    }
+}
+
 static int open_handle(sim_trainee *t, pd_error *err)
 {
-    char urls[SIM_SHARDS * 32], one[32];
+    char urls[SIM_SERVERS * 32];
     const char *options[SIM_OPTIONS + 1] = { NULL }, *rules[2] = { t->job->rule, NULL };
-    size_t at = 0;
     pd_client_options all = { .urls = urls,
                               .job = t->job->name,
                               .rank = (int)t->rank,
@@ -279,10 +300,7 @@ static int open_handle(sim_trainee *t, pd_error *err)
     int rc;
 
     for (uint32_t o = 0; o < t->job->n_options; o++) options[o] = t->job->options[o];
-    for (uint32_t i = 0; i < t->s->plan->shards; i++) {
-        sim_address(i, one);
-        at += (size_t)snprintf(urls + at, sizeof urls - at, "%s%s", i > 0 ? " " : "", one);
-    }
+    write_urls(t, urls);
     begin(t, "open", 0);
     do rc = pd_client_open(&t->client, &all, err);
     while (rc == PD_UNAVAILABLE && !t->process.killed);
