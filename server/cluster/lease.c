@@ -1,6 +1,8 @@
 /* lease.c - registers a key, renews its lease, and registers it again when the lease has ended. */
 #include "lease.h"
 
+#include "mutant.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -100,7 +102,7 @@ static void call(pd_lease *lease)
     c->last = lease->last[0] != '\0' ? lease->last : NULL;
     c->value = lease->value;
     c->lease = lease->lease;
-    c->tenure = lease->tenure;
+    c->tenure = PD_MUTANT(registers_after_another) ? 0 : lease->tenure;
     c->ttl_ms = lease->ttl_ms;
     lease->asked_ms = lease->now_ms;
     lease->engine->ask(lease->engine, c);
