@@ -194,6 +194,7 @@ static void begin_to_serve(sim_owner *o)
     server->shard = (int)shard;
     s->cluster->holder[shard] = server;
     take_state(server, shard);
+    sim_disk_die_in(server->disk, UINT64_MAX); /* the kill was meant for a server that writes */
     sim_disk_start(server->disk, true);
     sim_load_jobs(server);
     sim_disk_start(server->disk, false);
