@@ -239,14 +239,13 @@ static int take_state_dir(pd_takeover *t)
 static void get_state(void *arg)
 {
     pd_takeover *t = arg;
-    bool moves = t->last.url[0] != '\0' && strcmp(t->last.url, t->urls.url) != 0;
 
     t->why = (pd_error){ 0 };
     pd_state_dir_close(&t->lock);
     if ((t->got = find_path(t, t->state_dir, t->config->state_dir)) != PD_OK ||
         (t->got = find_path(t, t->mirror, t->config->mirror)) != PD_OK)
         return;
-    if (moves && pd_probe(t->last.url, PROBE_MS))
+    if (t->probes && pd_probe(t->last.url, PROBE_MS))
         t->got = pd_fail(&t->why, PD_UNAVAILABLE, "shard %d: its last owner, %.200s, has lost its lease, but answers",
                          t->shard, t->last.url);
     else if (t->state_dir[0] != '\0')
@@ -301,6 +300,7 @@ static int take(pd_takeover *t, pd_error *err)
 {
     t->shard = pd_cluster_chosen(t->cluster);
     t->last = pd_cluster_table_now(t->cluster)->shards[t->shard];
+    t->probes = pd_cluster_must_probe(t->cluster, t->urls.url);
     pd_daemon_load(t->daemon, get_state, t);
     if (atomic_load(t->stops)) return PD_OK;
     if (t->got == PD_OK) return claim(t, err);

@@ -32,6 +32,7 @@ typedef struct pd_takeover {
     /* for the thread that gets the state: the shard and its last owner; then the result */
     int shard;
     pd_cluster_shard last;
+    bool probes; /* makes sure that the last owner does not answer */
     uint64_t life;
     int got;
     pd_error why;

@@ -28,6 +28,7 @@
 #include "shards.h"
 
 enum { MOST_MISSING = 5 }; /* so often a shard may lack a checkpoint that it has listed, until the worker gives up */
+#define MOVE_SECONDS 10.0  /* in a cluster with an engine, it gives up only after this time: see looks_again */
 #define SETTLE_SECONDS 2.0 /* a step that all shards can still close is closed after this time */
 
 bool pd_shard_state_goes_to(const pd_shard_state *state, uint64_t step)
@@ -286,12 +287,35 @@ static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, d
     return rc == PD_OK ? ask_some(client, &asked, end, err) : rc;
 }
 
+/* Returns whether the owner of a shard may have changed. */
+static bool may_have_moved(const pd_shards *shards)
+{
+    bool may = false;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        may = may || shard->core->following.tenure > 0;
+        pd_io_leave(&shard->io);
+    }
+    return may;
+}
+
+/* Returns whether the worker looks again, since it has found no step to which all shards can go. Where shards move, it
+ * may still be connected to an earlier owner of one, from whose steps others have gone back. */
+static bool looks_again(pd_shards *shards)
+{
+    double now = pd_clock_seconds();
+
+    if (shards->missing == 0) shards->missing_since = now;
+    return ++shards->missing < MOST_MISSING || (now < shards->missing_since + MOVE_SECONDS && may_have_moved(shards));
+}
+
 /* Returns whether the worker looks again after an error: another worker was faster, a connection has ended, or a
  * checkpoint was removed meanwhile. As a look takes time, it may see the steps of one shard before that, and those of
  * another after it, so that none is common. */
 static bool is_passing(pd_shards *shards, int code)
 {
-    if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return ++shards->missing < MOST_MISSING;
+    if (code == PD_NOT_FOUND || code == PD_DATA_LOSS) return looks_again(shards);
     return code == PD_ABORTED || code == PD_UNAVAILABLE || code == PD_REWIND || code == PD_CANCELLED;
 }
 

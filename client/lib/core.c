@@ -100,6 +100,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.shards = config->shards > 0 ? config->shards : 1;
     core->setup.cluster = config->cluster;
     core->following.table = config->table;
+    core->following.named = config->named;
+    core->following.n_named = config->n_named;
     if (config->table != NULL) pd_follow_begin(core);
     core->window.steps = config->window;
     core->calls.give_up_ns = UINT64_MAX;
@@ -143,6 +145,8 @@ pd_core_config pd_core_config_of(const pd_core *core)
                              .shares = setup->shares,
                              .feedback = setup->feedback,
                              .table = core->following.table,
+                             .named = core->following.named,
+                             .n_named = core->following.n_named,
                              .least_shared = core->out.least_shared };
 }
 

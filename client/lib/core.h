@@ -345,15 +345,18 @@ typedef struct pd_core_shares {
 /* Where the server is, in a cluster whose daemons have a table of shards: follow.h. */
 typedef struct pd_core_following {
     struct pd_shard_table *table; /* borrowed; NULL: the handle follows no table */
-    uint64_t tenure;              /* highest tenure of the shard that this handle knows; 0: none */
+    uint64_t tenure;              /* highest tenure of the shard that this handle knows; 0: none; PD_TENURE_UNKNOWN */
     uint64_t ask;                 /* id of the request Shards that is under way; 0: none */
     uint32_t known;               /* HelloReply.shards_known of the last answer to Hello */
     /* The handle is of one server, which is one of several: it waits for the table (spreads), or has ended (spread). */
     bool spreads, spread;
-    char *home;   /* the table's text of the owner's addresses; NULL: not known */
-    char *spares; /* the table's text of the spares' addresses; NULL: none */
-    /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares; NULL:
-     * they are the user's, all of the owner. stray: the owner was found at a spare's address. */
+    char *home;                     /* the table's text of the owner's addresses; NULL: not known */
+    char *spares;                   /* the table's text of the spares' addresses; NULL: none */
+    const struct pd_address *named; /* addresses that the user has named; borrowed */
+    size_t n_named;
+    /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares, then
+     * those that the user has named; NULL: they are the user's, all of the owner. stray: the owner was found at an
+     * address after its own. */
     struct pd_address *addresses;
     size_t own;
     bool stray;
@@ -458,11 +461,15 @@ typedef struct pd_core_config {
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */
     const struct pd_address *addresses;
+    /* addresses of any shards that the user has named; borrowed. NULL: `addresses` are all */
+    const struct pd_address *named;
+    size_t n_named;
 } pd_core_config;
 
 /* Makes a core, which pd_core_free frees. PD_INVALID_ARGUMENT: an option is not of the form name=value. */
 int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err);
-/* Returns settings with which another core is like this one, but for its addresses. The texts are the core's. */
+/* Returns settings with which another core is like this one, but for its addresses. The texts are the core's, and the
+ * addresses that the user has named. */
 pd_core_config pd_core_config_of(const pd_core *core);
 /* Frees the core. Accepts NULL. */
 void pd_core_free(pd_core *core);

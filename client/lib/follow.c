@@ -7,11 +7,20 @@
 #include <string.h>
 
 #include "address.h"
+#include "mutant.h"
 
 void pd_follow_begin(pd_core *core)
 {
-    core->following.tenure = pd_shard_table_find(core->following.table, core->setup.shard, &core->following.home);
-    core->following.own = core->setup.urls;
+    pd_core_following *f = &core->following;
+
+    f->tenure = pd_shard_table_find(f->table, core->setup.shard, &f->home);
+    /* The table has an address of the shard, but nobody has its lease now. The daemon there may have another shard by
+     * now, which it tells only to those who bring a tenure. All tenures are higher than this one. */
+    if (f->home != NULL && f->tenure == 0) f->tenure = PD_TENURE_UNKNOWN;
+    f->own = core->setup.urls;
+    if (f->named != NULL) return;
+    f->n_named = core->setup.urls;
+    f->named = core->setup.addresses;
 }
 
 void pd_follow_free(pd_core *core)
@@ -47,7 +56,7 @@ bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply)
 
     f->known = reply->shards_known;
     if (f->table == NULL) return true;
-    if (reply->tenure < f->tenure) {
+    if (reply->tenure < f->tenure && !PD_MUTANT(lower_tenure_taken)) {
         refuse_owner(core, reply->tenure);
         return false;
     }
@@ -141,15 +150,34 @@ static size_t parse(const char *text, pd_address **out)
     return n < PD_MOST_FOLLOWED ? n : PD_MOST_FOLLOWED;
 }
 
+static bool is_same(const pd_address *a, const pd_address *b)
+{
+    return a->local == b->local && a->secure == b->secure && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->port, b->port) == 0;
+}
+
+/* Adds the addresses that the user has named to the n addresses of a list, but for those that it has. Returns the
+ * number of all. */
+static size_t add_named(const pd_core_following *f, pd_address *all, size_t n)
+{
+    for (size_t i = 0; i < f->n_named; i++) {
+        size_t k = 0;
+        while (k < n && !is_same(&all[k], &f->named[i])) k++;
+        if (k == n) all[n++] = f->named[i];
+    }
+    return n;
+}
+
 /* Sets the core's addresses: of those it has the first `kept` ones of the owner, then n more of the owner, then those
- * of the spares. Returns false if out of memory. */
+ * of the spares, then the others that the user has named: when the owner is gone, and all spares that are known are,
+ * the shard may be there. Returns false if out of memory. */
 static bool set_addresses(pd_core *core, size_t kept, const pd_address *more, size_t n)
 {
     pd_core_following *f = &core->following;
     pd_address *spares, *all;
     size_t n_spares = parse(f->spares, &spares);
 
-    all = malloc((kept + n + n_spares) * sizeof *all);
+    all = malloc((kept + n + n_spares + f->n_named) * sizeof *all);
     if (all != NULL) {
         if (kept > 0) memcpy(all, core->setup.addresses, kept * sizeof *all);
         if (n > 0) memcpy(all + kept, more, n * sizeof *all);
@@ -158,7 +186,7 @@ static bool set_addresses(pd_core *core, size_t kept, const pd_address *more, si
         f->addresses = all;
         f->own = kept + n;
         core->setup.addresses = all;
-        core->setup.urls = kept + n + n_spares;
+        core->setup.urls = add_named(f, all, kept + n + n_spares);
         if (core->link.url >= core->setup.urls) core->link.url = 0;
     }
     free(spares);
@@ -190,9 +218,9 @@ static bool take_owner(pd_core *core, uint64_t tenure, const char *url, uint64_t
 {
     pd_core_following *f = &core->following;
     bool other = f->home == NULL || strcmp(f->home, url) != 0;
-    bool moved = tenure > f->tenure ? other : f->stray;
+    bool moved = tenure > f->tenure || PD_MUTANT(lower_tenure_taken) ? other : f->stray;
 
-    if (tenure < f->tenure) return false;
+    if (tenure < f->tenure && !PD_MUTANT(lower_tenure_taken)) return false;
     if (tenure > f->tenure) f->stray = false;
     if (moved && !move(core, url, now_ns)) return false;
     f->tenure = tenure;
@@ -219,6 +247,14 @@ static bool take_spares(pd_core *core, char *spares)
     return true;
 }
 
+/* Adds addresses that the user has named for all shards, at first. Returns whether the addresses have changed. */
+static bool take_named(pd_core *core)
+{
+    const pd_core_following *f = &core->following;
+
+    return f->addresses == NULL && f->named != core->setup.addresses && set_addresses(core, f->own, NULL, 0);
+}
+
 bool pd_core_follow(pd_core *core, uint64_t now_ns)
 {
     pd_core_following *f = &core->following;
@@ -227,7 +263,8 @@ bool pd_core_follow(pd_core *core, uint64_t now_ns)
     char *url;
 
     if (f->table == NULL || core->setup.addresses == NULL) return false;
-    changed = take_spares(core, pd_shard_table_spares(f->table));
+    changed = take_named(core);
+    changed = take_spares(core, pd_shard_table_spares(f->table)) || changed;
     tenure = pd_shard_table_find(f->table, core->setup.shard, &url);
     if (tenure > 0 && url != NULL) changed = take_owner(core, tenure, url, now_ns) || changed;
     if (tenure > 0 && url != NULL && tenure == f->tenure) {

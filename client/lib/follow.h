@@ -6,6 +6,7 @@
 #include "core.h"
 #include "shard_table.h"
 
+enum { PD_TENURE_UNKNOWN = 1 }; /* lower than those that engines give */
 enum { PD_MOST_FOLLOWED = 16 }; /* most addresses of an owner in the table that are used, and of all spares */
 
 /* Takes over the tenure that the table knows of the core's shard. */

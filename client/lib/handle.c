@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "follow.h"
 #include "notice.h"
 #include "shard_table.h"
 #include "shards.h"
@@ -77,7 +78,7 @@ pd_address pd_handle_address(const pd_client *client, uint64_t *tenure)
 
     if (client->running) pd_handle_enter(client); /* otherwise the core has no lock, and no other user */
     address = core->setup.addresses[core->link.url];
-    if (tenure != NULL) *tenure = core->following.tenure;
+    if (tenure != NULL) *tenure = core->following.tenure > PD_TENURE_UNKNOWN ? core->following.tenure : 0;
     if (client->running) pd_io_leave(&((pd_client *)client)->io);
     return address;
 }

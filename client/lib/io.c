@@ -415,7 +415,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     int rc;
 
     memset(io, 0, sizeof *io);
-    io->n_lookups = n_urls + 2 * PD_MOST_FOLLOWED;
+    io->n_lookups = n_urls + core->following.n_named + 2 * PD_MOST_FOLLOWED;
     if ((io->lookups = calloc(io->n_lookups, sizeof *io->lookups)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     io->done_fd = -1;

@@ -63,8 +63,9 @@ typedef struct pd_shards {
     bool *coupled; /* since the parameters were declared: the shard has other parameters than model state */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: it has answered the call, which other shards have not yet */
     bool any_rank;               /* shard 0 chooses the rank */
-    bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
-    bool agreed;      /* the last pd_client_declare has found all shards at one step, or brought them to one */
+    bool open_sets; /* since the parameters were declared: each shard decides alone which ranks count in its steps */
+    bool agreed;    /* the last pd_client_declare has found all shards at one step, or brought them to one */
+    double missing_since; /* when that was first so */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
     double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
     bool confirms;    /* pd_client_sync: all shards have said that the step is durable, and are asked once more */

@@ -138,6 +138,10 @@
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \
+    X(lower_tenure_taken, "a worker goes to an owner of a shard whose tenure is lower than one that it has seen")      \
+    X(registers_after_another,                                                                                         \
+      "an owner whose lease has ended registers again although another daemon has owned its shard meanwhile")          \
+    X(owner_serves_on, "an owner goes on although it has learnt that another daemon has its shard")                    \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends "        \
                                  "another request that uses the id again")
 

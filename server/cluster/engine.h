@@ -20,16 +20,18 @@ enum {
 };
 
 typedef enum pd_engine_verb {
-    PD_ENGINE_REGISTER, /* creates `key` with `value` under a new lease, unless the key exists */
-    PD_ENGINE_RENEW,    /* renews `lease` */
-    PD_ENGINE_READ,     /* lists all keys that begin with `key` */
-    PD_ENGINE_WATCH,    /* reports changes after `revision` of keys that begin with `key`, until it ends */
-    PD_ENGINE_REMOVE,   /* removes `key`, if it was created with the number `tenure` */
+    /* creates `key` with `value` under a new lease, unless the key exists; or, if `tenure` is not 0, `last` was changed
+     * after that number: somebody else has had the key since the caller had it */
+    PD_ENGINE_REGISTER,
+    PD_ENGINE_RENEW,  /* renews `lease` */
+    PD_ENGINE_READ,   /* lists all keys that begin with `key` */
+    PD_ENGINE_WATCH,  /* reports changes after `revision` of keys that begin with `key`, until it ends */
+    PD_ENGINE_REMOVE, /* removes `key`, if it was created with the number `tenure` */
 } pd_engine_verb;
 
 typedef enum pd_engine_result {
     PD_ENGINE_DONE,      /* a watch: has a change to report, or has begun; it goes on */
-    PD_ENGINE_HELD,      /* REGISTER: the key exists; it is the answer's only entry */
+    PD_ENGINE_HELD,      /* REGISTER: the key exists, or `last` has changed; that key is the answer's only entry */
     PD_ENGINE_GONE,      /* RENEW: the lease has ended */
     PD_ENGINE_COMPACTED, /* WATCH: the changes after `revision` are no longer known: read again */
     PD_ENGINE_ENDED,     /* WATCH: the watch has been silent, or its connection has ended: watch again */
@@ -52,7 +54,8 @@ typedef struct pd_engine_answer {
     uint64_t lease, tenure;         /* REGISTER: the new lease, and the number of the key */
     uint64_t ttl_ms;                /* REGISTER, RENEW: how long the lease lasts from the call on */
     uint64_t revision;              /* READ, WATCH: number of the newest change that is known */
-    const pd_engine_entry *entries; /* READ: the keys; WATCH: the changes, in their order; REGISTER: who has the key */
+    const pd_engine_entry *entries; /* READ: the keys; WATCH: the changes, in their order; REGISTER: who has the key, or
+                                     * had it last */
     size_t n, left_out;             /* left_out: number of entries that are longer than the limits above */
     const char *why;                /* a failed call: the reason, in words */
 } pd_engine_answer;

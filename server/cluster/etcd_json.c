@@ -44,14 +44,23 @@ const char *pd_etcd_create(char *out, const pd_engine_call *call, uint64_t lease
 
     pd_base64_encode(value, call->value, strlen(call->value));
     encoded(key, call->key);
-    n = snprintf(out, PD_ETCD_BODY,
-                 "{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"create_revision\":\"0\"}],"
-                 "\"failure\":[{\"request_range\":{\"key\":\"%s\"}}],"
-                 "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\",\"lease\":\"%" PRIu64 "\"}}",
-                 key, key, key, value, lease);
+    encoded(last, call->last != NULL ? call->last : "");
+    n = snprintf(out, PD_ETCD_BODY, "{\"compare\":[{\"key\":\"%s\",\"target\":\"CREATE\",\"create_revision\":\"0\"}",
+                 key);
+    /* A key that does not exist has the mod_revision 0. */
+    if (call->last != NULL && call->tenure != 0)
+        n += snprintf(out + n, PD_ETCD_BODY - (size_t)n,
+                      ",{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"LESS\",\"mod_revision\":\"%" PRIu64 "\"}", last,
+                      call->tenure + 1);
+    n += snprintf(out + n, PD_ETCD_BODY - (size_t)n, "],\"failure\":[{\"request_range\":{\"key\":\"%s\"}}", key);
     if (call->last != NULL)
-        n += snprintf(out + n, PD_ETCD_BODY - (size_t)n, ",{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"}}",
-                      encoded(last, call->last), value);
+        n += snprintf(out + n, PD_ETCD_BODY - (size_t)n, ",{\"request_range\":{\"key\":\"%s\"}}", last);
+    n += snprintf(out + n, PD_ETCD_BODY - (size_t)n,
+                  "],\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\",\"lease\":\"%" PRIu64 "\"}}", key,
+                  value, lease);
+    if (call->last != NULL)
+        n += snprintf(out + n, PD_ETCD_BODY - (size_t)n, ",{\"request_put\":{\"key\":\"%s\",\"value\":\"%s\"}}", last,
+                      value);
     snprintf(out + n, PD_ETCD_BODY - (size_t)n, "]}");
     return "/v3/kv/txn";
 }
@@ -179,16 +188,24 @@ static int read_revision(pd_etcd_answer *out, const json_t *root, pd_error *err)
                                                                                            : lacks(err, "revision");
 }
 
+/* Returns the keys that range number i of a transaction has found. NULL: none. */
+static const json_t *found(const json_t *root, size_t i)
+{
+    const json_t *response = json_array_get(json_object_get(root, "responses"), i);
+
+    return json_object_get(json_object_get(response, "response_range"), "kvs");
+}
+
 static int read_created(pd_etcd_answer *out, const json_t *root, pd_error *err)
 {
-    const json_t *range = json_object_get(json_array_get(json_object_get(root, "responses"), 0), "response_range");
     int rc = read_revision(out, root, err);
 
     if (rc != PD_OK) return rc;
     out->answer.tenure = out->answer.revision;
     if (json_is_true(json_object_get(root, "succeeded"))) return PD_OK;
     out->answer.result = PD_ENGINE_HELD;
-    add_entries(out, json_object_get(range, "kvs"));
+    /* The key, or else the one that says who had it last. */
+    for (size_t i = 0; i < 2 && out->answer.n == 0; i++) add_entries(out, found(root, i));
     return out->answer.n == 1 ? PD_OK : lacks(err, "key that exists");
 }
 

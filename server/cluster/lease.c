@@ -1,6 +1,8 @@
 /* lease.c - registers a key, renews its lease, and registers it again when the lease has ended. */
 #include "lease.h"
 
+#include "mutant.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -21,12 +23,18 @@ static void on_registered(pd_lease *lease, const pd_engine_answer *answer)
     lease->due_ms = lease->asked_ms + answer->ttl_ms / 4;
 }
 
-/* Handles the answer that the key exists. If its value is this process's own, an earlier call has created it and its
- * answer was lost: the lease is taken over, and renewed at once. */
+/* Handles the answer that the key exists, or was another process's since this one had it. If the value is this
+ * process's own, an earlier call has created the key and its answer was lost: the lease is taken over, and renewed at
+ * once; if it has ended already, the key is registered once more. */
 static void on_held(pd_lease *lease, const pd_engine_entry *entry)
 {
     if (strcmp(entry->value, lease->value) != 0) {
         lease->state = PD_LEASE_TAKEN;
+        return;
+    }
+    if (strcmp(entry->key, lease->key) != 0) {
+        lease->tenure = entry->revision;
+        lease->due_ms = lease->now_ms;
         return;
     }
     lease->state = PD_LEASE_HELD;
@@ -94,6 +102,7 @@ static void call(pd_lease *lease)
     c->last = lease->last[0] != '\0' ? lease->last : NULL;
     c->value = lease->value;
     c->lease = lease->lease;
+    c->tenure = PD_MUTANT(registers_after_another) ? 0 : lease->tenure;
     c->ttl_ms = lease->ttl_ms;
     lease->asked_ms = lease->now_ms;
     lease->engine->ask(lease->engine, c);

@@ -3,6 +3,9 @@
  *     NONE ──keep──▶ ASKED ──registered──▶ HELD ──the lease has ended, or the key has gone──▶ ASKED
  *                      └──another has it──▶ TAKEN ◀──another has it──┘
  *
+ * A key whose lease has ended is not registered again if another process has had it meanwhile, also if that one's lease
+ * has ended, too: the state that belongs to the key is then newer elsewhere. `last` tells.
+ *
  * The lease is renewed every quarter of its time. A call without an answer is repeated a moment later; the key counts
  * as held meanwhile, however long that takes: the ranks of a job, not the lease, keep two owners from both closing a
  * step. Loop thread. */

@@ -3,6 +3,7 @@
 
 #include "cluster_view.h"
 #include "lease.h"
+#include "mutant.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -225,6 +226,18 @@ static void look_for_shard(pd_cluster *c)
     }
 }
 
+bool pd_cluster_must_probe(const pd_cluster *c, const char *url)
+{
+    const pd_cluster_shard *shards = c->table.shards;
+    const char *last = shards[c->chosen].url;
+    bool elsewhere = false;
+
+    assert(c->place == PD_PLACE_CHOSEN);
+    for (int i = 0; i < PD_MAX_SHARDS; i++)
+        elsewhere = elsewhere || (i != c->chosen && shards[i].alive && strcmp(shards[i].url, last) == 0);
+    return last[0] != '\0' && strcmp(last, url) != 0 && !elsewhere;
+}
+
 int pd_cluster_claim(pd_cluster *c, const char *url, uint64_t life, pd_error *err)
 {
     char key[PD_ENGINE_KEY], last[PD_ENGINE_KEY], value[PD_ENGINE_VALUE];
@@ -285,10 +298,12 @@ static void report_tenure(pd_cluster *c)
     c->tenure = c->owner.tenure;
 }
 
-/* Handles the state of the lease of the shard that is claimed or owned. */
+/* Handles the state of the lease of the shard that is claimed or owned. The lease of a shard that is claimed may have
+ * ended before its answer was read, as when the process slept: it is renewed first. */
 static void look_at_owner(pd_cluster *c)
 {
     if (c->owner.state == PD_LEASE_HELD) {
+        if (c->place == PD_PLACE_CLAIMS && pd_lease_left(&c->owner, c->now_ms) == 0) return;
         if (c->place == PD_PLACE_CLAIMS) drop_spare(c);
         c->place = PD_PLACE_OWNER;
         c->owned = true;
@@ -302,6 +317,7 @@ static void look_at_owner(pd_cluster *c)
         become_spare(c);
         return;
     }
+    if (PD_MUTANT(owner_serves_on)) return;
     c->place = PD_PLACE_LOST;
     say(c, LOG_ERR, "shard %d has a newer owner: this daemon stops at once", c->chosen);
     c->config.lost(c->config.arg);

@@ -58,6 +58,9 @@ uint64_t pd_cluster_turn(pd_cluster *cluster, uint64_t now_ms);
 pd_place pd_cluster_place(const pd_cluster *cluster);
 /* Returns the number of the shard that may be taken, or that this daemon owns; -1: there is none. */
 int pd_cluster_chosen(const pd_cluster *cluster);
+/* Returns whether the last owner of the chosen shard may still serve it, at another address than `url`, this daemon's:
+ * the caller then makes sure that it does not. The address of a daemon that owns another shard now does not count. */
+bool pd_cluster_must_probe(const pd_cluster *cluster, const char *url);
 /* Begins to register this daemon as the owner of the chosen shard. `life` is the number of its copy of the state. The
  * key of an earlier process of this daemon (the same `url`) is removed first: the caller listens at `url` already, and
  * has locked the state directory, so that process has ended. PD_INVALID_ARGUMENT: the URL is too long. */

@@ -125,14 +125,20 @@ static json_t *cluster_of(const fixture *f, int i)
 }
 
 /* Returns the number of the copy of the state that shard 0 has, as a text that the next call overwrites. */
+/* Returns the number of the state that the daemon's table has, as soon as etcd has told the daemon of its own key. */
 static const char *life_of(const fixture *f, int i)
 {
+    double end = seconds_now() + patient(TTL);
     static char life[32];
-    json_t *cluster = cluster_of(f, i);
-    json_t *shard = json_array_get(json_object_get(cluster, "shards"), 0);
+    bool known;
 
-    snprintf(life, sizeof life, "%s", json_string_value(json_object_get(shard, "life")));
-    json_decref(cluster);
+    do {
+        json_t *cluster = cluster_of(f, i), *shard = json_array_get(json_object_get(cluster, "shards"), 0);
+        snprintf(life, sizeof life, "%s", json_string_value(json_object_get(shard, "life")));
+        json_decref(cluster);
+        known = strspn(life, "0") < strlen(life);
+        if (!known) usleep(10000);
+    } while (!known && seconds_now() < end);
     return life;
 }
 

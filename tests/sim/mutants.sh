@@ -59,6 +59,13 @@ for mutant in verdict_of_step_before goback_ignores_life common_too_high@1201 ta
         status=1
     fi
 done
+# Those of takeovers.
+for mutant in lower_tenure_taken owner_serves_on registers_after_another; do
+    if "$1" --seeds 1..300 --spares --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with spares"
+        status=1
+    fi
+done
 # Those of the HTTP listener.
 for mutant in metric_one_more http_never_late http_without_limit; do
     if "$1" --seeds 1..300 --scrapes --mutant $mutant > /dev/null 2>&1; then

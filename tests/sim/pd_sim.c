@@ -15,7 +15,18 @@
 #include <unistd.h>
 
 enum { SEED_SECONDS = 60 }; /* longest time of a run; a longer one is reported as an endless loop */
-enum { OPT_LIST = 256, OPT_TWICE, OPT_UNSHARED, OPT_KEEP, OPT_CRASHES, OPT_ROLES, OPT_SCRAPES, OPT_SETS, OPT_SHARDS };
+enum {
+    OPT_LIST = 256,
+    OPT_TWICE,
+    OPT_UNSHARED,
+    OPT_KEEP,
+    OPT_CRASHES,
+    OPT_ROLES,
+    OPT_SCRAPES,
+    OPT_SETS,
+    OPT_SHARDS,
+    OPT_SPARES
+};
 
 enum pd_mutant pd_mutant_on; /* declared in mutant.h */
 
@@ -24,6 +35,7 @@ typedef struct settings {
     bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes, sets;
     bool cluster;    /* jobs are on several servers */
     uint32_t shards; /* so many; 0: any number */
+    bool spares;     /* they have an engine and spares */
     enum pd_mutant mutant;
 } settings;
 
@@ -49,6 +61,7 @@ static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
 {
     if (set->cluster) {
         sim_plan_draw_cluster(plan, seed, set->shards);
+        if (set->spares) sim_plan_add_spares(plan);
         return;
     }
     if (set->crashes)
@@ -254,6 +267,7 @@ static const struct argp_option options[] = {
     { "roles", OPT_ROLES, 0, 0, "Give the server roles, and let a peer without a role ask for everything", 0 },
     { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
     { "shards", OPT_SHARDS, "N", 0, "Put the jobs on N servers, 1 to 4 or any, which are killed at times", 0 },
+    { "spares", OPT_SPARES, 0, 0, "Put the jobs on servers with an engine and spares, which take shards over", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
 };
@@ -284,6 +298,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
         if (sscanf(value, "%" SCNu32, &set->shards) != 1 || set->shards < 1 || set->shards > SIM_SHARDS)
             argp_error(state, "--shards %s: expected 1 to %d, or any", value, SIM_SHARDS);
         return 0;
+    case OPT_SPARES: set->cluster = set->spares = true; return 0;
     case OPT_CRASHES: set->crashes = true; return 0;
     case 'p':
         for (n = 0; n < PLANTS && strcmp(mutants[n].name, value) != 0; n++) continue;

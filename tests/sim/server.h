@@ -12,6 +12,7 @@ sim_server *sim_server_new(sim *s, uint32_t number);
 /* Ends the server as main.c does (the loop, then the step thread), and frees it. Checks that no memory is left. */
 void sim_server_free(sim_server *server);
 pd_store *sim_server_store(sim_server *server);
+uint32_t sim_server_number(const sim_server *server); /* its place in sim.servers */
 
 /* Opens a connection to the server. `is_local`: it can pass descriptors. Returns the client's end; NULL: the server has
  * stopped, or accepts no connections. */
@@ -37,8 +38,6 @@ void sim_server_end_trouble(sim_server *server);
 void sim_server_interrupt(sim_server *server);
 bool sim_server_stopped(const sim_server *server);
 bool sim_server_draining(const sim_server *server);
-/* Returns how often a job of the server was taken back to a checkpoint. */
-uint64_t sim_server_went_back(const sim_server *server);
 /* Checks at the end of all jobs that the server is at rest: nothing is left in any budget. */
 void sim_server_check_rest(sim_server *server);
 /* Prints the state of the server, at the end of a trace whose run violates an invariant. */

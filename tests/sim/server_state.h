@@ -15,7 +15,10 @@ enum { SIM_ENDS = 512, SIM_POOL = 8, SIM_ERRANDS = 256, SIM_KEPT = 16, SIM_LOGGE
 
 struct sim_server {
     sim *s;
-    uint32_t number; /* of the shard; 0: it may be the only one */
+    uint32_t number;         /* of the server; 0: it may be the only one */
+    int shard;               /* number of the shard whose jobs it has; -1: it has none (yet) */
+    struct sim_owner *owner; /* its place in the cluster; NULL: there are no spares (sim_owner.h) */
+    uint64_t asleep_ns;      /* time until which all its threads sleep */
     pd_daemon *daemon;
     pd_store *store;
     pd_mailbox *requests;
@@ -35,7 +38,6 @@ struct sim_server {
     uint64_t loop_spent_ns, step_clock_ns, step_timer; /* step_timer: number of the step thread's last timer */
     uint64_t life;         /* how often the server was killed: events of an earlier process do nothing */
     uint64_t starts;       /* number of processes of the server so far */
-    uint64_t went_back;    /* how often a job was taken back to a checkpoint */
     struct sim_disk *disk; /* survives the server; NULL: no plan with crashes */
     pd_checkpoint_image *checkpoints[SIM_KEPT]; /* those that wait for the checkpoint writer, the oldest first */
     size_t n_checkpoints;

@@ -37,7 +37,7 @@ struct sim {
     uint64_t hash; /* hash of the trace so far */
     bool tracing, calm, ended;
     struct sim_server *server; /* the first one */
-    struct sim_server *servers[SIM_SHARDS];
+    struct sim_server *servers[SIM_SERVERS];
     uint32_t n_servers;
     const char *identity;       /* of the peers that connect now; NULL: they are "anyone" */
     struct sim_worker *workers; /* all processes so far, newest first */

@@ -3,6 +3,7 @@
 #include "sim_cluster.h"
 
 #include "server_state.h"
+#include "sim_owner.h"
 #include "sim_judge.h"
 #include "sim_twin.h"
 #include "store_inside.h"
@@ -121,7 +122,7 @@ static void check_closed(const sim *s, uint32_t shard, const sim_job *job, const
 
 static void note_durable(const sim *s, uint32_t shard, sim_cluster_job *of, const char *name, uint64_t step)
 {
-    uint64_t back = sim_server_went_back(s->servers[shard]);
+    uint64_t back = s->cluster->went_back[shard];
 
     if (step < of->durable[shard] && of->back[shard] == back)
         sim_fail("durability", "shard %u: %s is durable at step %llu, and was at %llu", shard, name,
@@ -140,11 +141,14 @@ static void know(sim_cluster_job *of, uint32_t shard, uint32_t number)
     of->ended[shard] = false;
 }
 
-void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect)
+bool sim_cluster_is_replaced(const sim_server *server)
 {
-    const pd_job *job = inside_job(store, effect->job);
-    const sim_job *own = job != NULL ? job_of(s, job->steps.name) : NULL;
+    return server->shard >= 0 && server->s->cluster->holder[server->shard] != server;
+}
 
+/* Notes what an effect says of a job of the server that has the state of its shard. */
+static void note_effect(sim *s, uint32_t shard, const pd_job *job, const sim_job *own, const pd_effect *effect)
+{
     /* A job that is gone has no name any more. */
     for (uint32_t j = 0; effect->kind == PD_EFF_JOB_GONE && j < s->plan->n_jobs; j++)
         if (s->cluster->jobs[j].number[shard] == effect->job) s->cluster->jobs[j].ended[shard] = true;
@@ -153,7 +157,18 @@ void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect
     s->cluster->jobs[own->number].life[shard] = job->life;
     if (effect->kind == PD_EFF_DURABLE)
         note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable.step);
-    for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
+}
+
+void sim_cluster_effect(const sim_server *server, const pd_effect *effect)
+{
+    sim *s = server->s;
+    const pd_job *job = inside_job(server->store, effect->job);
+    const sim_job *own = job != NULL ? job_of(s, job->steps.name) : NULL;
+    uint32_t shard = (uint32_t)server->shard;
+
+    if (server->shard < 0) return;
+    if (!sim_cluster_is_replaced(server)) note_effect(s, shard, job, own, effect);
+    for (size_t i = 0; own != NULL && effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
         const pd_param *param = &job->steps.params[effect->u.closed.at[i].param];
         sim_note(s, param->name, shard, "closes step", effect->u.closed.at[i].step, effect->u.closed.at[i].outcome);
         check_closed(s, shard, own, param, &effect->u.closed.at[i]);
@@ -172,6 +187,7 @@ static void ask_late(sim *s, void *who, uint64_t what)
 {
     late_request *late = who;
     sim_side before = sim_enter(SIM_SERVER);
+    sim_server *server = s->cluster->holder[late->shard];
     pd_request *request = sim_must(pd_request_new(PD_REQ_GO_BACK, (pd_ticket){ 0, 0 }));
 
     (void)what;
@@ -179,17 +195,24 @@ static void ask_late(sim *s, void *who, uint64_t what)
     request->u.go_back.step = late->step;
     request->u.go_back.life = late->life;
     request->u.go_back.wait_ns = SIM_S;
-    if (sim_server_stopped(s->servers[late->shard]))
+    if (sim_server_stopped(server))
         pd_request_free(request);
     else
-        sim_step_post(s->servers[late->shard], request);
+        sim_step_post(server, request);
     sim_enter(SIM_HARNESS);
     free(late);
     sim_enter(before);
 }
 
-void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order)
+void sim_cluster_goes_back(const sim_server *server)
 {
+    if (server->shard >= 0 && !sim_cluster_is_replaced(server)) server->s->cluster->went_back[server->shard]++;
+}
+
+void sim_cluster_went_back(const sim_server *server, const pd_go_back_order *order)
+{
+    sim *s = server->s;
+    uint32_t shard = (uint32_t)server->shard;
     sim_side before = sim_enter(SIM_HARNESS);
     late_request *late = sim_must(calloc(1, sizeof *late));
 
@@ -205,8 +228,8 @@ void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order
 
 bool sim_cluster_is_past(const sim *s, const sim_job *job, uint64_t step)
 {
-    for (uint32_t i = 0; i < s->n_servers; i++) {
-        const pd_job *own = inside_find(sim_server_store(s->servers[i]), job->name);
+    for (uint32_t i = 0; i < s->plan->shards; i++) {
+        const pd_job *own = inside_find(sim_server_store(s->cluster->holder[i]), job->name);
         if (own == NULL) return false;
         for (uint32_t p = 0; p < own->steps.n_params; p++)
             if (own->steps.params[p].saved.step < step) return false;
@@ -214,13 +237,25 @@ bool sim_cluster_is_past(const sim *s, const sim_job *job, uint64_t step)
     return true;
 }
 
+/* Returns whether an earlier owner of a shard still has the job. Processes that have begun it there, when the new owner
+ * had no state of it, do not find it again: it has another number. */
+static bool is_doubled(const sim *s, uint32_t shard, const sim_job *job)
+{
+    bool doubled = false;
+
+    for (uint32_t i = 0; i < s->n_servers; i++)
+        doubled = doubled || (s->servers[i]->shard == (int)shard && sim_cluster_is_replaced(s->servers[i]) &&
+                              inside_find(sim_server_store(s->servers[i]), job->name) != NULL);
+    return doubled;
+}
+
 void sim_cluster_check_number(const sim *s, const sim_job *job)
 {
     uint64_t number = 0;
 
-    for (uint32_t i = 0; i < s->n_servers && s->n_servers > 1; i++) {
-        const pd_job *own = inside_find(sim_server_store(s->servers[i]), job->name);
-        if (own == NULL) continue;
+    for (uint32_t i = 0; i < s->plan->shards && s->plan->shards > 1; i++) {
+        const pd_job *own = inside_find(sim_server_store(s->cluster->holder[i]), job->name);
+        if (own == NULL || is_doubled(s, i, job)) continue;
         if (number != 0 && own->saved.cluster != number)
             sim_fail("one cluster", "%s is of another cluster on shard %u than on others", job->name, i);
         number = own->saved.cluster;
@@ -247,16 +282,19 @@ void sim_cluster_abandon(sim *s, const sim_job *job, const char *why)
     sim_after(s, 0, end_job, (void *)job, 0);
 }
 
-void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store)
+void sim_cluster_restored(const sim_server *server)
 {
+    sim *s = server->s;
+    uint32_t shard = (uint32_t)server->shard;
+
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
         sim_cluster_job *of = &s->cluster->jobs[j];
-        const pd_job *job = inside_find(store, s->plan->jobs[j].name);
+        const pd_job *job = inside_find(server->store, s->plan->jobs[j].name);
         uint64_t step = UINT64_MAX;
 
         for (uint32_t i = 0; job != NULL && i < job->steps.n_params; i++)
             if (job->steps.params[i].saved.step < step) step = job->steps.params[i].saved.step;
-        if (of->durable[shard] > 0 && !of->ended[shard] && of->back[shard] == sim_server_went_back(s->servers[shard]) &&
+        if (of->durable[shard] > 0 && !of->ended[shard] && of->back[shard] == s->cluster->went_back[shard] &&
             (job == NULL || step < of->durable[shard]))
             sim_fail("durability", "shard %u: %s is %s, and its step %llu was durable", shard, s->plan->jobs[j].name,
                      job == NULL ? "lost" : "at an earlier step", (unsigned long long)of->durable[shard]);
@@ -284,6 +322,7 @@ static bool is_lasting(const sim_plan *plan, const sim_job *job)
 void sim_cluster_new(sim *s)
 {
     s->cluster = sim_must(calloc(1, sizeof *s->cluster));
+    for (uint32_t i = 0; i < s->plan->shards; i++) s->cluster->holder[i] = s->servers[i];
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
         if (s->plan->jobs[j].world == 0) continue;
         run_twin(s, &s->plan->jobs[j], &s->cluster->jobs[j]);
@@ -293,6 +332,7 @@ void sim_cluster_new(sim *s)
 
 void sim_cluster_begin(sim *s)
 {
+    sim_owners_begin(s);
     for (uint32_t j = 0; j < s->plan->n_jobs; j++)
         for (uint32_t rank = 0; rank < s->plan->jobs[j].world; rank++)
             sim_trainee_start(s, &s->plan->jobs[j], rank, s->plan->jobs[j].start_ns + sim_draw(s, 50 * SIM_MS));
@@ -312,12 +352,13 @@ void sim_cluster_hurt(sim *s, const sim_fault *fault)
 
 bool sim_cluster_is_over(const sim *s)
 {
-    return sim_trainees_are_over(s) && s->cluster->coming == 0;
+    return sim_trainees_are_over(s) && s->cluster->coming == 0 && sim_owners_are_settled(s);
 }
 
 void sim_cluster_check(sim *s)
 {
     sim_trainees_check(s);
+    sim_owners_check(s);
 }
 
 void sim_cluster_check_end(const sim *s)
@@ -331,13 +372,14 @@ void sim_cluster_check_end(const sim *s)
         calm = calm && (of->calm || s->plan->jobs[j].world == 0);
     }
     for (uint32_t i = 0; calm && i < s->plan->shards; i++)
-        if (sim_server_went_back(s->servers[i]) > 0)
+        if (s->cluster->went_back[i] > 0)
             sim_fail("private recovery", "shard %u has gone back, though all ranks could send their steps again", i);
 }
 
 void sim_cluster_describe(const sim *s)
 {
     sim_trainees_describe(s);
+    sim_owners_describe(s);
 }
 
 void sim_cluster_free(sim *s)

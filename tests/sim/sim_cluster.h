@@ -16,7 +16,7 @@ typedef struct sim_cluster_job {
     int outcome[SIM_MOST_STEPS + 1][SIM_PARAMS];
     uint64_t acked;               /* newest step that was reported as durable on all shards */
     uint64_t durable[SIM_SHARDS]; /* newest step that each shard has reported as durable since it was loaded */
-    uint64_t back[SIM_SHARDS];    /* how often the server had gone back when it reported that */
+    uint64_t back[SIM_SHARDS];    /* how often the shard had gone back when it reported that */
     uint64_t met[SIM_WORLD];      /* last step at whose barrier each rank has come */
     uint32_t number[SIM_SHARDS];  /* by which each shard knows the job; 0: it is not known */
     uint64_t life[SIM_SHARDS];    /* of the job on each shard, when it was last seen */
@@ -30,8 +30,11 @@ typedef struct sim_cluster_job {
 
 typedef struct sim_cluster {
     sim_cluster_job jobs[SIM_JOBS];
-    sim_trainee *trainees; /* all processes so far, newest first */
-    uint32_t coming;       /* number of processes that are about to start */
+    sim_trainee *trainees;          /* all processes so far, newest first */
+    uint32_t coming;                /* number of processes that are about to start */
+    uint64_t went_back[SIM_SHARDS]; /* how often each shard was taken back to a checkpoint */
+    /* With spares: the server that has the state of each shard. Otherwise the one of the same number. */
+    struct sim_server *holder[SIM_SHARDS];
 } sim_cluster;
 
 /* Makes the servers and the twins. */
@@ -47,16 +50,20 @@ void sim_cluster_check(sim *s);
 /* Checks at the end that each job has taken all its steps, and no shard has gone back without need. */
 void sim_cluster_check_end(const sim *s);
 void sim_cluster_describe(const sim *s);
-/* Checks an effect of a shard's store: what it publishes is what the twin has. */
-void sim_cluster_effect(sim *s, uint32_t shard, pd_store *store, const pd_effect *effect);
+/* Checks an effect of a server's store: what it publishes is what the twin has. */
+void sim_cluster_effect(const sim_server *server, const pd_effect *effect);
+/* Returns whether another server has the state of the server's shard. */
+bool sim_cluster_is_replaced(const sim_server *server);
 /* Returns whether all parameters on all shards are at this step or a later one. */
 bool sim_cluster_is_past(const sim *s, const sim_job *job, uint64_t step);
 /* Checks that all shards that have a job have that of one cluster. */
 void sim_cluster_check_number(const sim *s, const sim_job *job);
-/* Notes that a shard has carried out an order to go back. */
-void sim_cluster_went_back(sim *s, uint32_t shard, const pd_go_back_order *order);
-/* Checks the jobs of a shard that was killed and has loaded what was on its disk. */
-void sim_cluster_restored(sim *s, uint32_t shard, pd_store *store);
+/* Notes that a server carries out an order to go back; that it has. */
+void sim_cluster_goes_back(const sim_server *server);
+void sim_cluster_went_back(const sim_server *server, const pd_go_back_order *order);
+/* Checks the jobs of a server that has loaded what the disk of its shard has, after the shard's last server was killed
+ * or lost it. */
+void sim_cluster_restored(const sim_server *server);
 
 /* Writes the gradient of a rank in a step, computed from the weights of all parameters. */
 void sim_cluster_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t p, float *const *weights,

@@ -214,6 +214,28 @@ static int space(void *arg, const char *path, uint64_t *bytes)
     return 0;
 }
 
+/* Returns the functions of a disk that a server has. */
+static pd_disk functions_of(sim_disk *disk)
+{
+    return (pd_disk){ .arg = disk,
+                      .make_dir = make_dir,
+                      .create = create,
+                      .write = put,
+                      .reopen = reopen,
+                      .write_at = put_at,
+                      .sync_file = sync_file,
+                      .sync_data = sync_data,
+                      .open = look,
+                      .size = size,
+                      .read = get,
+                      .close = end,
+                      .sync_dir = sync_dir,
+                      .rename = move,
+                      .remove = take_away,
+                      .list = list,
+                      .space = space };
+}
+
 sim_disk *sim_disk_new(sim *s, uint32_t number, const char *root)
 {
     sim_side before = sim_enter(SIM_HARNESS);
@@ -224,23 +246,7 @@ sim_disk *sim_disk_new(sim *s, uint32_t number, const char *root)
     disk->writes = -1;
     disk->memory = sim_must(mem_disk_new());
     disk->inner = mem_disk_table(disk->memory);
-    disk->functions = (pd_disk){ .arg = disk,
-                                 .make_dir = make_dir,
-                                 .create = create,
-                                 .write = put,
-                                 .reopen = reopen,
-                                 .write_at = put_at,
-                                 .sync_file = sync_file,
-                                 .sync_data = sync_data,
-                                 .open = look,
-                                 .size = size,
-                                 .read = get,
-                                 .close = end,
-                                 .sync_dir = sync_dir,
-                                 .rename = move,
-                                 .remove = take_away,
-                                 .list = list,
-                                 .space = space };
+    disk->functions = functions_of(disk);
     if (disk->inner.make_dir(disk->inner.arg, root) != 0 || disk->inner.sync_dir(disk->inner.arg, "/") != 0)
         sim_fail("harness", "the disk has no %s", root);
     sim_enter(before);
@@ -296,4 +302,21 @@ void sim_disk_lose(sim_disk *disk)
     disk->dead = false;
     disk->dies_at = UINT64_MAX;
     sim_enter(before);
+}
+
+void sim_disk_take(sim_disk *disk, sim_disk *from)
+{
+    mem_disk *memory = from->memory;
+
+    from->memory = disk->memory;
+    from->inner = mem_disk_table(from->memory);
+    from->functions = sim_disk_lost;
+    disk->memory = memory;
+    disk->inner = mem_disk_table(memory);
+    disk->functions = functions_of(disk);
+    sim_disk_trouble(from, 0, 0);
+    sim_disk_trouble(disk, 0, 0);
+    sim_disk_die_in(from, UINT64_MAX);
+    disk->writes = from->writes = -1;
+    sim_disk_lose(disk);
 }

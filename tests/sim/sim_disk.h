@@ -25,5 +25,10 @@ bool sim_disk_is_dead(const sim_disk *disk);
 uint64_t sim_disk_calls(const sim_disk *disk);
 /* The server is dead: loses what was not synced. */
 void sim_disk_lose(sim_disk *disk);
+/* Gives the state on the disk of one server to another server, whose own state is forgotten. What was not synced is
+ * lost. All calls of the server that had it fail from now on. */
+void sim_disk_take(sim_disk *disk, sim_disk *from);
+/* The functions of a disk that another server has taken: sim_disk_lost.c. */
+extern const pd_disk sim_disk_lost;
 
 #endif

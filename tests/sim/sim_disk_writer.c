@@ -135,6 +135,16 @@ static void turn_records(sim_server *server)
     return_records(server);
 }
 
+/* Puts an event of a server off while all its threads sleep. Returns whether it was put off. */
+static bool sleeps(sim_server *server, sim_action action, uint64_t life)
+{
+    uint64_t now = server->s->now_ns;
+
+    if (now >= server->asleep_ns || life != server->life) return false;
+    sim_after(server->s, server->asleep_ns - now + sim_draw(server->s, 5 * SIM_MS), action, server, life);
+    return true;
+}
+
 static void checkpoints_turn(sim *s, void *who, uint64_t life);
 
 static void wake_checkpoints(sim_server *server)
@@ -150,6 +160,7 @@ static void checkpoints_turn(sim *s, void *who, uint64_t life)
     sim_server *server = who;
 
     (void)s;
+    if (sleeps(server, checkpoints_turn, life)) return;
     if (life == server->life && work(server, turn_checkpoints)) wake_checkpoints(server);
 }
 
@@ -158,6 +169,7 @@ static void records_turn(sim *s, void *who, uint64_t life)
     sim_server *server = who;
 
     (void)s;
+    if (sleeps(server, records_turn, life)) return;
     if (life == server->life) (void)work(server, turn_records);
 }
 
@@ -176,11 +188,10 @@ static void go_back(sim_server *server)
     pd_go_back_order *order = server->order;
 
     server->order = NULL;
-    server->went_back++;
+    if (server->s->cluster != NULL) sim_cluster_goes_back(server);
     pd_checkpoint_go_back(sim_disk_functions(server->disk), root, &about, order);
     sim_note(server->s, order->job, order->step, "goes back", 0, (uint64_t)-order->error.code);
-    if (server->s->cluster != NULL && order->error.code == PD_OK)
-        sim_cluster_went_back(server->s, server->number, order);
+    if (server->s->cluster != NULL && order->error.code == PD_OK) sim_cluster_went_back(server, order);
     return_order(server, order);
 }
 
@@ -189,6 +200,7 @@ static void order_turn(sim *s, void *who, uint64_t life)
     sim_server *server = who;
 
     (void)s;
+    if (sleeps(server, order_turn, life)) return;
     if (life == server->life && server->order != NULL) (void)work(server, go_back);
 }
 

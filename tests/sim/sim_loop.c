@@ -5,6 +5,7 @@
 #include "conn.h"
 #include "http.h"
 #include "sim_disk.h"
+#include "sim_owner.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -260,9 +261,9 @@ bool sim_server_draining(const sim_server *server)
 {
     return server->stop_asked_ns != 0;
 }
-uint64_t sim_server_went_back(const sim_server *server)
+uint32_t sim_server_number(const sim_server *server)
 {
-    return server->went_back;
+    return server->number;
 }
 pd_store *sim_server_store(sim_server *server)
 {
@@ -435,7 +436,8 @@ void sim_loop_make(sim_server *server)
                              .wake = wake,
                              .stop = stop,
                              .end_listening = end_listening,
-                             .background = background };
+                             .background = background,
+                             .table = server->owner != NULL ? sim_owner_table : NULL };
     pd_daemon_config daemon = daemon_config(server->s->plan);
     pd_error err;
 
@@ -455,12 +457,15 @@ sim_server *sim_server_new(sim *s, uint32_t number)
 
     server->s = s;
     server->number = number;
-    server->listens = true;
+    server->shard = s->plan->spares > 0 ? -1 : (int)number;
+    server->listens = s->plan->spares == 0;
+    server->owner = s->plan->spares > 0 ? sim_owner_new(server) : NULL;
     server->disk = s->plan->crashes ? sim_disk_new(s, number, SIM_STATE_DIR) : NULL;
     excuses_slow_workers = false;
     for (uint32_t f = 0; f < s->plan->n_faults; f++) {
         sim_fault_kind kind = s->plan->faults[f].kind;
-        if (kind == SIM_HOLE || kind == SIM_STALL_LOOP || kind == SIM_NO_MEMORY) excuses_slow_workers = true;
+        if (kind == SIM_HOLE || kind == SIM_STALL_LOOP || kind == SIM_NO_MEMORY || kind == SIM_SLEEP)
+            excuses_slow_workers = true;
     }
     sim_step_make(server);
     sim_loop_make(server);
@@ -481,6 +486,7 @@ void sim_server_free(sim_server *server)
     pd_conversation_dispose(server->daemon);
     sim_enter(before);
     sim_disk_free(server->disk);
+    sim_owner_free(server->owner);
     server->s->n_servers--;
     if (server->s->n_servers == 0 && sim_live_bytes(SIM_SERVER) != 0)
         sim_fail("accounting", "the server is gone and %lld bytes of its memory are left",

@@ -212,10 +212,10 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 }
 
 static const char *const fault_names[] = {
-    "break",     "hole",       "crash",      "gone",     "leave",   "drop",   "import", "set",
-    "flood",     "deaf",       "half_hello", "noise",    "id_zero", "leaver", "puller", "unlike",
-    "no_memory", "stall_step", "stall_loop", "restart",  "export",  "sharer", "kill",   "disk_full",
-    "disk_fail", "trespass",   "scrape",     "stranger", "stop",    "kick",   "reform",
+    "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",      "set",       "flood",
+    "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",      "no_memory", "stall_step",
+    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail",   "trespass",  "scrape",
+    "stranger",   "stop",       "kick",   "reform",  "sleep",  "cut_off",   "engine_away",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -470,6 +470,7 @@ void sim_plan_print(const sim_plan *plan)
            (unsigned long long)plan->ingest, plan->pool_threads, (double)plan->calm_ns / 1e9,
            plan->drains ? ", drains" : "");
     if (plan->shards > 0) printf("  %u shards\n", plan->shards);
+    if (plan->spares > 0) printf("  %u spares, leases of %llu ms\n", plan->spares, (unsigned long long)plan->lease_ms);
     if (plan->shares)
         printf("  memory is shared from %llu bytes on%s\n", (unsigned long long)plan->least_shared,
                plan->server_shares ? "" : ", but the server does not want it");
@@ -500,6 +501,7 @@ void sim_plan_print(const sim_plan *plan)
         printf("  fault at %.3f s: %s of %s rank %u, %llu", (double)fault->at_ns / 1e9, sim_fault_name(fault->kind),
                plan->jobs[fault->job].name, fault->rank, (unsigned long long)fault->amount);
         if (plan->shards > 0) printf(", shard %u", fault->shard);
+        if (fault->down_ns > 0) printf(", down for %.3f s", (double)fault->down_ns / 1e9);
         printf("\n");
     }
 }

@@ -15,6 +15,8 @@
 enum {
     SIM_JOBS = 4,
     SIM_SHARDS = 4,
+    SIM_SPARES = 2, /* most daemons of a plan that have no shard at first */
+    SIM_SERVERS = SIM_SHARDS + SIM_SPARES,
     SIM_WORLD = 8,
     SIM_FRAGMENTS = 4, /* most fragments of a job */
     SIM_PARAMS = 40,
@@ -129,6 +131,12 @@ typedef enum sim_fault_kind {
     SIM_STOP,   /* a worker's process is stopped for `amount` ns, and then goes on: only in jobs with open sets */
     SIM_KICK,   /* an operator removes a worker's process: only in jobs with open sets */
     SIM_REFORM, /* a job is launched again, of whose processes some live on; in another number if the job has one */
+    /* Only with --spares: they hit the daemon that owns a shard. SIM_SLEEP: it is stopped for `amount` ns, and then
+     * goes on. SIM_CUT_OFF: for `amount` ns it does not reach the engine; if `amount` is odd, no other daemon reaches
+     * it. SIM_ENGINE_AWAY: for `amount` ns no daemon reaches the engine. */
+    SIM_SLEEP,
+    SIM_CUT_OFF,
+    SIM_ENGINE_AWAY,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 
@@ -136,7 +144,8 @@ typedef struct sim_fault {
     sim_fault_kind kind;
     uint64_t at_ns, amount;
     uint32_t job, rank;
-    uint32_t shard; /* the server that it hits, or to which the connection leads */
+    uint32_t shard;   /* the server that it hits, or to which the connection leads */
+    uint64_t down_ns; /* SIM_KILL, only with --spares: time until the daemon starts again; 0: a moment */
 } sim_fault;
 
 typedef struct sim_plan {
@@ -161,6 +170,8 @@ typedef struct sim_plan {
     uint64_t least_shared; /* payload bytes from which on memory is shared */
     bool crashes;          /* the server has a disk, and is killed at least once */
     uint32_t shards;       /* number of servers, which share each job: --shards; 0: one, without the cluster's plans */
+    uint32_t spares;       /* number of daemons without a shard: --spares; 0: there is no engine */
+    uint64_t lease_ms;     /* with spares: how long the lease of a daemon's key lasts */
     uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 
@@ -169,6 +180,9 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed);
 void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed);
 /* Draws a plan whose jobs are on several servers, which have disks: sim_plan_cluster.c. `shards` 0: 1 to SIM_SHARDS. */
 void sim_plan_draw_cluster(sim_plan *plan, uint64_t seed, uint32_t shards);
+/* Lets the shards of a plan of sim_plan_draw_cluster have an engine and spares, and adds faults after which a spare
+ * takes a shard: sim_plan_spares.c. The draws have a random state of their own. */
+void sim_plan_add_spares(sim_plan *plan);
 /* Gives the plan's server roles, and adds faults in which an identity without a role asks for everything. */
 void sim_plan_add_trespassers(sim_plan *plan);
 /* Adds faults in which peers ask the HTTP listener. */

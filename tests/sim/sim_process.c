@@ -2,6 +2,7 @@
 #include "sim_process.h"
 
 #include "bell.h"
+#include "follow.h"
 #include "io.h"
 #include "server.h"
 #include "sock.h"
@@ -18,7 +19,8 @@ typedef struct thread {
     sim_process *process;
     pd_io *io; /* NULL: it has ended */
     uint32_t shard;
-    int number; /* FIRST_FD + number: its event descriptor */
+    uint64_t tenure; /* highest tenure of the shard that its core has known */
+    int number;      /* FIRST_FD + number: its event descriptor */
     sim_link *link;
     bool due;          /* a turn of it is an event */
     uint64_t alarm_ns; /* the earliest time for which its core has asked; UINT64_MAX: none */
@@ -199,10 +201,11 @@ static void on_transport(void *arg, unsigned events);
 static void connect_thread(thread *t)
 {
     sim *s = t->process->s;
+    uint32_t server = (uint32_t)atoi(t->io->urls[t->io->core->link.url].port) - FIRST_PORT;
     pd_transport *transport;
 
     s->identity = t->process->identity;
-    transport = sim_server_connect(s->servers[t->shard], false, &t->link);
+    transport = sim_server_connect(s->servers[server], false, &t->link);
     s->identity = NULL;
     if (transport == NULL) {
         pd_pump_lose(&t->io->pump, s->now_ns, "nobody listens");
@@ -213,13 +216,30 @@ static void connect_thread(thread *t)
     pd_pump_open(&t->io->pump, transport, s->now_ns);
 }
 
+/* Lets the core follow its shard, as io.c does, and checks that it never goes to an earlier owner. */
+static void follow(thread *t)
+{
+    const pd_core *core = t->io->core;
+    uint64_t changes = core->following.table != NULL ? pd_shard_table_changes(core->following.table) : 0;
+
+    if (changes != t->io->followed && pd_core_follow(t->io->core, t->process->s->now_ns))
+        t->io->urls = core->setup.addresses;
+    t->io->followed = changes;
+    if (core->following.tenure < t->tenure)
+        sim_fail("one owner", "a worker goes to an owner of shard %u with tenure %llu, and knew one with %llu",
+                 core->setup.shard, (unsigned long long)core->following.tenure, (unsigned long long)t->tenure);
+    t->tenure = core->following.tenure;
+}
+
 /* Does what io.c does in a turn of its loop. */
 static void carry(thread *t)
 {
     sim *s = t->process->s;
 
     for (int i = 0; i < 3; i++) {
-        pd_link link = pd_core_link(t->io->core, s->now_ns);
+        pd_link link;
+        follow(t);
+        link = pd_core_link(t->io->core, s->now_ns);
         if (link == PD_LINK_CONNECT)
             connect_thread(t);
         else if (link == PD_LINK_DROP)
@@ -270,7 +290,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     *t = (thread){ .next = threads,
                    .process = running,
                    .io = io,
-                   .shard = (uint32_t)atoi(urls[0].port) - FIRST_PORT,
+                   .shard = core->setup.shard,
                    .number = threads != NULL ? threads->number + 1 : 0,
                    .alarm_ns = UINT64_MAX };
     threads = t;

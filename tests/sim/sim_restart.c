@@ -3,6 +3,7 @@
 #include "server_state.h"
 
 #include "sim_cluster.h"
+#include "sim_owner.h"
 #include "wal.h"
 #include "conversation.h"
 #include "image.h"
@@ -169,12 +170,9 @@ static void keep_withheld(sim_server *server)
     sim_enter(before);
 }
 
-void sim_server_kill(sim_server *server)
+/* Ends the server's process as a crash does. Another one begins, which has loaded nothing yet. */
+static void end_life(sim_server *server)
 {
-    sim_side before = sim_enter(SIM_SERVER);
-
-    sim_note(server->s, "server", server->life, "is killed", 0, 0);
-    sim_hold_failures(true);
     server->life++;
     loosen_jobs(server);
     keep_withheld(server);
@@ -183,17 +181,38 @@ void sim_server_kill(sim_server *server)
     sim_disk_lose(server->disk);
     sim_step_make(server);
     sim_loop_make(server);
+}
+
+/* Starts a server that was killed, with the jobs on its disk. */
+static void come_back(sim_server *server)
+{
     sim_disk_start(server->disk, true);
     sim_load_jobs(server);
     sim_disk_start(server->disk, false);
     sim_hold_failures(false);
     sim_enter(SIM_HARNESS);
     if (server->s->cluster != NULL) {
-        sim_cluster_restored(server->s, server->number, server->store);
+        sim_cluster_restored(server);
     } else {
         sim_judge_restored(server->s, server->store);
         sim_relaunch_after_crash(server->s, server->life);
     }
+}
+
+void sim_server_kill(sim_server *server)
+{
+    sim_side before = sim_enter(SIM_SERVER);
+
+    sim_note(server->s, "server", server->owner != NULL ? server->number : server->life, "is killed", 0, 0);
+    sim_hold_failures(true);
+    end_life(server);
+    if (server->owner != NULL) {
+        sim_hold_failures(false);
+        sim_owner_ended(server);
+        sim_enter(before);
+        return;
+    }
+    come_back(server);
     sim_enter(before);
     server->listens = false;
     sim_after(server->s, sim_draw(server->s, 50 * SIM_MS), listen_again, server, 0);
@@ -203,7 +222,7 @@ void sim_server_kill(sim_server *server)
 
 void sim_server_kill_in(sim_server *server, uint64_t amount)
 {
-    if (sim_server_stopped(server) || sim_server_draining(server)) return;
+    if (sim_server_stopped(server) || sim_server_draining(server) || sim_owner_is_down(server)) return;
     if (amount % 2 == 0)
         sim_server_kill(server);
     else

@@ -44,7 +44,7 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
     for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next) {
         const pd_effect *effect = (const pd_effect *)(const void *)mail;
         if (server->s->cluster != NULL)
-            sim_cluster_effect(server->s, server->number, server->store, effect);
+            sim_cluster_effect(server, effect);
         else
             sim_judge_effect(server->s, server->store, effect);
         if (effect->kind == PD_EFF_STATS) sim_scrapers_published(server->s, effect->u.stats);
@@ -72,11 +72,11 @@ static pd_request **place_of(sim_server *server, const pd_request *request)
  * server in which the task began. */
 static void task_is_done(sim *s, void *who, uint64_t what)
 {
-    sim_server *server = s->servers[what / 2 % SIM_SHARDS];
+    sim_server *server = s->servers[what / 2 % SIM_SERVERS];
     uint64_t choice = what % 2;
     sim_side before;
 
-    if (what / 2 / SIM_SHARDS != server->life) return;
+    if (what / 2 / SIM_SERVERS != server->life) return;
     before = sim_enter(SIM_SERVER);
     server->busy[choice]--;
     *place_of(server, who) = NULL;
@@ -107,7 +107,7 @@ static void take_tasks(sim_server *server, pd_precond_queue_choice choice, uint3
         sim_hold_failures(false);
         sim_note(server->s, "pool", request->job, "runs a root of parameter", request->u.task.param, choice);
         sim_after(server->s, duration_ns(server->s, request->u.task.task), task_is_done, request,
-                  (server->life * SIM_SHARDS + server->number) * 2 + choice);
+                  (server->life * SIM_SERVERS + server->number) * 2 + choice);
     }
 }
 
@@ -294,7 +294,9 @@ static pd_store_config store_config(const sim_plan *plan, uint32_t number, uint6
 
 void sim_step_make(sim_server *server)
 {
-    pd_store_config config = store_config(server->s->plan, server->number, ++server->starts);
+    /* Daemons that own one shard after the other must not draw the same numbers for jobs. */
+    uint64_t first = server->s->plan->spares > 0 ? 1000 * (server->number + 1) : 0;
+    pd_store_config config = store_config(server->s->plan, server->number, first + ++server->starts);
     pd_error err;
 
     config.clock_ns = measure;

@@ -85,6 +85,12 @@ static bool has_disk_faults(const sim_trainee *t)
     return false;
 }
 
+/* Returns whether a call may end with PD_UNAVAILABLE: a disk fails, or a server has lost its disk to a spare. */
+static bool may_be_unavailable(const sim_trainee *t)
+{
+    return has_disk_faults(t) || t->s->plan->spares > 0;
+}
+
 /* ---- weights ---- */
 
 /* Checks the weights of a parameter: they are those after a step. */
@@ -160,7 +166,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
     for (uint32_t p = 0; p < t->job->n_params; p++) {
         uint64_t step = pd_client_step(t->client, p);
         /* On one server a step that is decided may be under way. */
-        if (t->job->whole && t->s->n_servers > 1 && !t->job->params[p].model_state && step != t->step)
+        if (t->job->whole && t->s->plan->shards > 1 && !t->job->params[p].model_state && step != t->step)
             sim_fail("one step", "%s rank %u has weights of steps %llu and %llu", t->job->name, t->rank,
                      (unsigned long long)t->step, (unsigned long long)step);
         check_weights(t, p, step);
@@ -187,7 +193,7 @@ static int rewind_job(sim_trainee *t, pd_error *err)
     trace(t, "is told to go back at step", t->step, 0);
     while ((rc = pd_client_rewind(t->client, (void *const *)t->weights, err)) != PD_OK && !t->process.killed) {
         if (rc == PD_REWIND || is_slow(t, rc, err)) continue;
-        if (!passes(rc) && !(rc == PD_UNAVAILABLE && has_disk_faults(t))) return rc;
+        if (!passes(rc) && !(rc == PD_UNAVAILABLE && may_be_unavailable(t))) return rc;
         trace(t, err->text, t->step, (uint64_t)-rc);
         sim_process_sleep(RETRY_MS * SIM_MS);
     }
@@ -201,6 +207,7 @@ static int restart_job(sim_trainee *t, pd_error *err)
 
     begin(t, "restart", 5);
     trace(t, "starts the job anew at step", t->step, 0);
+    t->of->calm = false;
     t->of->loose = true; /* weights that a call has brought may be newer than the step at which the job begins */
     for (uint32_t p = 0; p < t->job->n_params; p++) {
         int64_t start, n = range_of(t, p, &start);
@@ -210,6 +217,13 @@ static int restart_job(sim_trainee *t, pd_error *err)
     do rc = pd_client_restart(t->client, (void *const *)t->weights, err);
     while (is_slow(t, rc, err));
     return rc == PD_OK ? take_over(t, false, err) : rc;
+}
+
+/* Returns whether an error says that an earlier process of the rank has died in the middle of initial weights that are
+ * averaged: nobody can complete them. */
+static bool is_half_begun(const sim_trainee *t, int rc, const pd_error *err)
+{
+    return rc == PD_FAILED_PRECONDITION && t->job->mean_init && strstr(err->text, "is already in the mean") != NULL;
 }
 
 /* Continues after an error. Returns false if the process ends. */
@@ -236,7 +250,10 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
                          (unsigned long long)t->of->acked, err->text);
             sim_cluster_abandon(t->s, t->job, "cannot continue");
             return false;
-        } else if (rc == PD_UNAVAILABLE && has_disk_faults(t)) {
+        } else if (is_half_begun(t, rc, err)) {
+            sim_cluster_abandon(t->s, t->job, "cannot begin");
+            return false;
+        } else if (rc == PD_UNAVAILABLE && may_be_unavailable(t)) {
             sim_process_sleep(RETRY_MS * SIM_MS);
             return true;
         } else if (rc == PD_RESOURCE_EXHAUSTED || rc == PD_NO_MEMORY || rc == PD_DEADLINE_EXCEEDED) {
@@ -251,11 +268,25 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
 
 /* ---- the start ---- */
 
+/* Writes the addresses of all shards, or, if there are spares, those of all daemons, any of which knows the others. */
+static void write_urls(const sim_trainee *t, char urls[SIM_SERVERS * 32])
+{
+    const sim_plan *plan = t->s->plan;
+    uint32_t n = plan->shards + plan->spares;
+    char one[32];
+
+    urls[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        sim_address(plan->spares > 0 ? (i + t->rank) % n : i, one);
+        if (i > 0) strcat(urls, plan->spares > 0 ? "," : " ");
+        strcat(urls, one);
+    }
+}
+
 static int open_handle(sim_trainee *t, pd_error *err)
 {
-    char urls[SIM_SHARDS * 32], one[32];
+    char urls[SIM_SERVERS * 32];
     const char *options[SIM_OPTIONS + 1] = { NULL }, *rules[2] = { t->job->rule, NULL };
-    size_t at = 0;
     pd_client_options all = { .urls = urls,
                               .job = t->job->name,
                               .rank = (int)t->rank,
@@ -273,10 +304,7 @@ static int open_handle(sim_trainee *t, pd_error *err)
     int rc;
 
     for (uint32_t o = 0; o < t->job->n_options; o++) options[o] = t->job->options[o];
-    for (uint32_t i = 0; i < t->s->plan->shards; i++) {
-        sim_address(i, one);
-        at += (size_t)snprintf(urls + at, sizeof urls - at, "%s%s", i > 0 ? " " : "", one);
-    }
+    write_urls(t, urls);
     begin(t, "open", 0);
     do rc = pd_client_open(&t->client, &all, err);
     while (rc == PD_UNAVAILABLE && !t->process.killed);

@@ -5,6 +5,7 @@
 #include "exporter.h"
 #include "intruder.h"
 #include "relaunch.h"
+#include "sim_owner.h"
 #include "scraper.h"
 #include "sim_judge.h"
 #include "server.h"
@@ -131,22 +132,30 @@ static void disk_is_well(sim *s, void *who, uint64_t what)
     sim_server_trouble_disk(s->servers[what], 0, 0);
 }
 
+/* Returns the server that a fault hits. */
+static sim_server *server_of(const sim *s, const sim_fault *fault)
+{
+    return s->cluster != NULL ? s->cluster->holder[fault->shard] : s->servers[fault->shard];
+}
+
 static void hurt_disk(sim *s, const sim_fault *fault)
 {
     bool full = fault->kind == SIM_DISK_FULL;
+    sim_server *server = server_of(s, fault);
 
-    sim_server_trouble_disk(s->servers[fault->shard], full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % 30);
-    sim_after(s, fault->amount, disk_is_well, s, fault->shard);
+    sim_server_trouble_disk(server, full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % 30);
+    sim_after(s, fault->amount, disk_is_well, s, sim_server_number(server));
 }
 
 static void hurt_server(sim *s, const sim_fault *fault)
 {
-    sim_server *server = s->servers[fault->shard];
+    sim_server *server = server_of(s, fault);
 
     if (fault->kind == SIM_NO_MEMORY) {
         sim_fail_allocations(256, s->random);
         sim_after(s, fault->amount, memory_is_back, s, 0);
     } else if (fault->kind == SIM_KILL) {
+        sim_owner_note_down(server, fault->down_ns);
         sim_server_kill_in(server, fault->amount);
     } else if (fault->kind == SIM_RESTART) {
         sim_server_restart(server, fault->amount);
@@ -180,6 +189,9 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_RESTART: hurt_server(s, fault); break;
     case SIM_DISK_FULL:
     case SIM_DISK_FAIL: hurt_disk(s, fault); break;
+    case SIM_SLEEP:
+    case SIM_CUT_OFF:
+    case SIM_ENGINE_AWAY: sim_owner_hurt(server_of(s, fault), fault); break;
     case SIM_EXPORT: sim_exporter_start(s, fault); break;
     case SIM_SHARER: sim_sharer_start(s, fault); break;
     case SIM_SCRAPE: sim_scraper_start(s, fault); break;
@@ -268,6 +280,7 @@ static void come_to_rest(sim *s)
     sim_exporters_leave(s);
     sim_sharers_leave(s);
     sim_scrapers_leave(s);
+    sim_owners_rest(s);
     rest_ns = s->now_ns + (s->cluster != NULL ? 40 : 12) * SIM_S + 200 * s->plan->root_ns;
     sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
     run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
@@ -295,7 +308,7 @@ uint64_t sim_run(const sim_plan *plan, bool tracing, sim_digest *digest)
     sim_fail_sharing(plan->share_fails, plan->seed);
     sim_hide_costs(plan->scrapes);
     sim_enter(SIM_HARNESS);
-    for (uint32_t i = 0; i < (plan->shards > 0 ? plan->shards : 1); i++) {
+    for (uint32_t i = 0; i < (plan->shards > 0 ? plan->shards + plan->spares : 1); i++) {
         s.servers[i] = sim_server_new(&s, i);
         s.n_servers++;
     }

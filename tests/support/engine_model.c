@@ -93,8 +93,9 @@ void model_compact(engine_model *model)
 
 static void do_register(engine_model *model, const pd_engine_call *call, pd_engine_answer *answer)
 {
-    int i = find(model, call->key);
+    int i = find(model, call->key), last = call->last != NULL ? find(model, call->last) : -1;
 
+    if (i < 0 && last >= 0 && call->tenure > 0 && model->at[last].entry.revision > call->tenure) i = last;
     if (i >= 0) {
         answer->result = PD_ENGINE_HELD;
         answer->entries = &model->at[i].entry;

@@ -302,6 +302,58 @@ TEST(an_owner_that_slept_while_a_spare_took_its_shard_stops_at_once, fixture *f)
     assert_true(owns(spare, 0));
 }
 
+TEST(an_owner_that_slept_stops_also_when_the_spare_that_took_its_shard_is_gone, fixture *f)
+{
+    member *owner = add(f, 0, 1), *spare = add(f, -1, 1);
+
+    pass(f, 500);
+    owner->sleeps = true;
+    pass(f, TTL + 500);
+    assert_true(owns(spare, 0));
+    stop(spare);
+    pass(f, TTL + 500);
+    owner->sleeps = false;
+    pass(f, 500);
+    assert_true(owner->lost);
+}
+
+TEST(a_daemon_that_sleeps_while_it_claims_a_shard_makes_sure_of_it_when_it_wakes, fixture *f)
+{
+    member *owner = add(f, 0, 1), *spare = add(f, -1, 1);
+
+    while (model_get(&f->model, "/paramd/c/shard/0") == NULL) pass(f, 100);
+    assert_int_equal(pd_cluster_place(owner->cluster), PD_PLACE_CLAIMS);
+    owner->sleeps = true;
+    pass(f, 2 * TTL);
+    assert_true(owns(spare, 0));
+    owner->sleeps = false;
+    pass(f, 500);
+    assert_int_equal(pd_cluster_place(owner->cluster), PD_PLACE_SPARE);
+}
+
+TEST(an_address_at_which_another_shard_is_served_now_says_nothing_about_an_earlier_one, fixture *f)
+{
+    member *a = add(f, 0, 2), *b = add(f, 1, 2), *spare = add(f, -1, 2), *second;
+
+    pass(f, 500);
+    stop(a);
+    pass(f, TTL + 500);
+    assert_true(owns(spare, 0));
+    stop(b);
+    stop(spare); /* and starts again: it takes the other shard */
+    start(f, spare);
+    while (!owns(spare, 0) && !owns(spare, 1)) pass(f, 100);
+    second = add(f, -1, 2);
+    second->declines = true;
+    while (pd_cluster_place(second->cluster) != PD_PLACE_CHOSEN) {
+        model_time(&f->model, f->model.now_ms + 100);
+        turn(spare, f->model.now_ms);
+        pd_cluster_turn(second->cluster, f->model.now_ms);
+    }
+    assert_string_equal(table_of(second)->shards[0].url, table_of(second)->shards[1].url);
+    assert_false(pd_cluster_must_probe(second->cluster, second->url));
+}
+
 TEST(while_the_engine_is_away_owners_serve_on_and_say_so_once, fixture *f)
 {
     member *owner = add(f, 0, 1);

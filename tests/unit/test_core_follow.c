@@ -357,7 +357,7 @@ TEST(an_owner_that_was_a_spare_keeps_the_connection_and_is_the_address_from_then
     learn(w, "tcp://spare:7", 8);
     assert_true(pd_core_follow(w->p->core, w->p->now));
     assert_int_equal(pd_core_link(w->p->core, w->p->now), PD_LINK_KEEP);
-    assert_int_equal(w->p->core->setup.urls, 1);
+    assert_int_equal(w->p->core->setup.urls, 3); /* with those that the user has named */
     assert_string_equal(next_address(w->p), "tcp://spare:7");
     learn(w, "tcp://third:3", 9);
     assert_true(pd_core_follow(w->p->core, w->p->now));
@@ -377,6 +377,57 @@ TEST(a_shard_that_has_moved_on_from_the_spare_is_followed_there, world *w)
     assert_true(pd_core_follow(w->p->core, w->p->now));
     assert_int_equal(pd_core_link(w->p->core, w->p->now), PD_LINK_DROP);
     assert_string_equal(next_address(w->p), "tcp://third:3");
+}
+
+TEST(a_shard_whose_owner_and_spares_are_gone_is_looked_for_where_the_user_has_named_it, world *w)
+{
+    join(w);
+    learn(w, "tcp://b:9", 8);
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    pd_core_down(w->p->core, w->p->now, "dropped");
+    assert_string_equal(next_address(w->p), "tcp://b:9");
+    fail_until(w->p, "tcp://a:1");
+    fail_until(w->p, "tcp://a:2");
+    fail_until(w->p, "tcp://b:9");
+}
+
+TEST(the_core_of_a_shard_tries_all_addresses_that_the_user_has_named_for_the_cluster, world *w)
+{
+    pd_core_config config = config_of(w);
+    pd_address *home;
+    size_t n;
+    peer *p;
+
+    assert_int_equal(pd_addresses_parse(&home, &n, "tcp://b:9", PD_TO_CONNECT, NULL), PD_OK);
+    config.named = w->addresses;
+    config.n_named = 2;
+    config.addresses = home;
+    config.urls = 1;
+    learn(w, "tcp://b:9", 5);
+    p = peer_new(&config);
+    assert_true(pd_core_follow(p->core, p->now));
+    fail_until(p, "tcp://a:2");
+    fail_until(p, "tcp://a:1");
+    fail_until(p, "tcp://b:9");
+    peer_free(p);
+    free(home);
+}
+
+TEST(the_core_of_a_shard_that_has_no_owner_now_says_that_it_follows, world *w)
+{
+    pd_core_config config = config_of(w);
+    const Paramd__HelloRequest *hello;
+    peer_frame l;
+    peer *p;
+
+    learn(w, "tcp://a:1", 0);
+    p = peer_new(&config);
+    peer_connect(p);
+    l = peer_expect(p, PD_HELLO);
+    hello = l.message;
+    assert_int_equal(hello->tenure, PD_TENURE_UNKNOWN);
+    peer_frame_drop(&l);
+    peer_free(p);
 }
 
 TEST(an_address_that_is_none_changes_nothing, world *w)

@@ -206,6 +206,31 @@ TEST(an_answer_that_is_too_long_is_refused, pd_etcd_answer *answer)
     free(text);
 }
 
+#define LAST                                                                                                           \
+    "{\"key\":\"L3BhcmFtZC94L2xhc3QvMA==\",\"create_revision\":\"1\",\"mod_revision\":\"5\",\"value\":\"aGVsbG8=\"}"
+
+TEST(a_transaction_that_has_failed_though_the_key_is_free_tells_who_had_it_last, pd_etcd_answer *answer)
+{
+    assert_int_equal(
+        parse(answer, PD_ETCD_CREATED,
+              "{" HEADER ",\"responses\":[{\"response_range\":{}},{\"response_range\":{\"kvs\":[" LAST "]}}]}", NULL),
+        PD_OK);
+    assert_int_equal(answer->answer.result, PD_ENGINE_HELD);
+    assert_string_equal(answer->entries[0].key, "/paramd/x/last/0");
+    assert_int_equal(answer->entries[0].revision, 5);
+}
+
+TEST(a_transaction_that_has_failed_tells_who_has_the_key_and_not_who_had_it_before, pd_etcd_answer *answer)
+{
+    assert_int_equal(parse(answer, PD_ETCD_CREATED,
+                           "{" HEADER ",\"responses\":[{\"response_range\":{\"kvs\":[" KV
+                           "]}},{\"response_range\":{\"kvs\":[" LAST "]}}]}",
+                           NULL),
+                     PD_OK);
+    assert_int_equal(answer->answer.n, 1);
+    assert_string_equal(answer->entries[0].key, "/paramd/x/shard/0");
+}
+
 /* Checks that a request is JSON. */
 static json_t *request(const char *body)
 {
@@ -218,7 +243,7 @@ static json_t *request(const char *body)
 TEST(requests_are_json_also_with_the_longest_keys_and_values)
 {
     static char key[PD_ENGINE_KEY], value[PD_ENGINE_VALUE];
-    pd_engine_call call = { .key = key, .value = value, .last = key };
+    pd_engine_call call = { .key = key, .value = value, .last = key, .tenure = UINT64_MAX - 1 };
     char body[PD_ETCD_BODY];
 
     memset(key, '/', sizeof key - 1);

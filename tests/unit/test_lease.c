@@ -93,6 +93,48 @@ TEST(a_lease_that_has_ended_is_lost_if_another_has_the_key, fixture *f)
     assert_int_equal(f->lease.state, PD_LEASE_TAKEN);
 }
 
+TEST(a_lease_that_has_ended_is_lost_if_another_has_had_the_key_meanwhile, fixture *f)
+{
+    keep(f);
+    model_expire(&f->model, KEY);
+    model_put(&f->model, LAST, "other"); /* its key has ended, too */
+    pass(f, TTL / 4 + 200);
+    assert_int_equal(f->lease.state, PD_LEASE_TAKEN);
+    assert_null(model_get(&f->model, KEY));
+}
+
+TEST(a_lease_that_has_ended_is_registered_again_in_an_engine_that_has_lost_all_keys, fixture *f)
+{
+    keep(f);
+    model_put(&f->model, KEY, NULL);
+    model_put(&f->model, LAST, NULL);
+    pass(f, TTL / 4 + 200);
+    assert_int_equal(f->lease.state, PD_LEASE_HELD);
+    assert_string_equal(model_get(&f->model, LAST)->value, "mine");
+}
+
+/* Lets the next registration fail after the engine has made it. */
+static void lose_registration(fixture *f)
+{
+    model_expire(&f->model, KEY);
+    f->client.cut = true;
+    pass(f, TTL / 2);
+    f->client.cut = false;
+    while (f->lease.state != PD_LEASE_ASKED) pass(f, 50);
+    f->client.fault = MODEL_LOSES_ANSWER;
+    while (model_get(&f->model, KEY) == NULL) pass(f, 50);
+}
+
+TEST(a_second_registration_whose_answer_was_lost_is_its_own_also_when_its_lease_has_ended, fixture *f)
+{
+    keep(f);
+    lose_registration(f);
+    model_expire(&f->model, KEY);
+    pass(f, 2 * TTL);
+    assert_int_equal(f->lease.state, PD_LEASE_HELD);
+    assert_int_equal(model_get(&f->model, KEY)->tenure, f->lease.tenure);
+}
+
 TEST(a_registration_whose_answer_was_lost_is_recognised_as_its_own, fixture *f)
 {
     uint64_t tenure;
