@@ -11,6 +11,8 @@
  * once. */
 #define INTERVAL_NS UINT64_C(1000000000)
 #define JITTER_NS UINT64_C(500000000)
+/* Time by which other cores let the core ask whose server has news, or any core that has not asked last. */
+#define LATER_NS UINT64_C(250000000)
 
 typedef struct owner {
     char *url;       /* addresses, separated by commas; NULL: the shard has had no owner, as far as is known */
@@ -25,6 +27,8 @@ struct pd_shard_table {
     char *spares;             /* addresses of the spares in the last answer, separated by commas; NULL: none */
     uint64_t random, next_ns; /* next_ns: time before which nobody asks again */
     _Atomic uint64_t due_ns, changes;
+    _Atomic int teller; /* shard whose server has told of a change that was not asked for yet; PD_NO_SHARD: none has */
+    _Atomic int last;   /* shard whose core has asked last; PD_NO_SHARD: none has, or there is only one */
 };
 
 pd_shard_table *pd_shard_table_new(uint64_t random)
@@ -36,6 +40,8 @@ pd_shard_table *pd_shard_table_new(uint64_t random)
     table->random = random;
     atomic_init(&table->due_ns, UINT64_MAX);
     atomic_init(&table->changes, 0);
+    atomic_init(&table->teller, PD_NO_SHARD);
+    atomic_init(&table->last, PD_NO_SHARD);
     for (size_t i = 0; i < PD_MAX_SHARDS; i++) table->owners[i].wake = -1;
     return table;
 }
@@ -68,32 +74,42 @@ static uint64_t draw(pd_shard_table *table, uint64_t below)
     return (table->random >> 32) % below;
 }
 
-void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd)
+void pd_shard_table_want(pd_shard_table *table, int teller, uint64_t now_ns, bool crowd)
 {
     uint64_t due;
 
     pthread_mutex_lock(&table->lock);
+    if (teller != PD_NO_SHARD) atomic_store(&table->teller, teller);
     if (atomic_load(&table->due_ns) == UINT64_MAX) {
         due = now_ns + (crowd ? draw(table, JITTER_NS) : 0);
         atomic_store(&table->due_ns, due > table->next_ns ? due : table->next_ns);
         wake_all(table);
+    } else if (teller != PD_NO_SHARD) {
+        wake_all(table); /* another core is the first to ask */
     }
     pthread_mutex_unlock(&table->lock);
 }
 
-uint64_t pd_shard_table_due(const pd_shard_table *table)
+uint64_t pd_shard_table_due(const pd_shard_table *table, uint32_t shard)
 {
-    return atomic_load_explicit(&table->due_ns, memory_order_relaxed);
+    uint64_t due = atomic_load_explicit(&table->due_ns, memory_order_relaxed);
+    int teller = atomic_load_explicit(&table->teller, memory_order_relaxed);
+    bool later = teller != PD_NO_SHARD ? teller != (int)shard
+                                       : atomic_load_explicit(&table->last, memory_order_relaxed) == (int)shard;
+
+    return due < UINT64_MAX && later ? due + LATER_NS : due;
 }
 
-bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns)
+bool pd_shard_table_take_turn(pd_shard_table *table, uint32_t shard, uint64_t now_ns)
 {
     bool mine;
 
     pthread_mutex_lock(&table->lock);
-    mine = now_ns >= atomic_load(&table->due_ns);
+    mine = now_ns >= pd_shard_table_due(table, shard);
     if (mine) {
         atomic_store(&table->due_ns, UINT64_MAX);
+        atomic_store(&table->teller, PD_NO_SHARD);
+        atomic_store(&table->last, table->n > 1 ? (int)shard : PD_NO_SHARD);
         table->next_ns = now_ns + INTERVAL_NS;
     }
     pthread_mutex_unlock(&table->lock);
