@@ -17,7 +17,7 @@
 typedef struct owner {
     char *url;       /* addresses, separated by commas; NULL: the shard has had no owner, as far as is known */
     uint64_t tenure; /* of the newest owner that is known; 0: none */
-    int wake;        /* event descriptor that wakes the shard's core; -1: none */
+    int wake, move;  /* event descriptors: wakes the shard's core; ends its attempt to connect. -1: none */
 } owner;
 
 struct pd_shard_table {
@@ -42,7 +42,7 @@ pd_shard_table *pd_shard_table_new(uint64_t random)
     atomic_init(&table->changes, 0);
     atomic_init(&table->teller, PD_NO_SHARD);
     atomic_init(&table->last, PD_NO_SHARD);
-    for (size_t i = 0; i < PD_MAX_SHARDS; i++) table->owners[i].wake = -1;
+    for (size_t i = 0; i < PD_MAX_SHARDS; i++) table->owners[i].wake = table->owners[i].move = -1;
     return table;
 }
 
@@ -55,10 +55,11 @@ void pd_shard_table_free(pd_shard_table *table)
     free(table);
 }
 
-void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int fd)
+void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int wake_fd, int move_fd)
 {
     pthread_mutex_lock(&table->lock);
-    table->owners[shard].wake = fd;
+    table->owners[shard].wake = wake_fd;
+    table->owners[shard].move = move_fd;
     pthread_mutex_unlock(&table->lock);
 }
 
@@ -121,6 +122,7 @@ bool pd_shard_table_take_turn(pd_shard_table *table, uint32_t shard, uint64_t no
 static bool take(owner *known, const Paramd__ShardInfo *told)
 {
     bool newer = told->tenure > known->tenure;
+    bool elsewhere = known->url == NULL || strcmp(known->url, told->url) != 0;
     char *url;
 
     if (told->url[0] == '\0' || (known->url != NULL && !newer)) return false;
@@ -128,6 +130,8 @@ static bool take(owner *known, const Paramd__ShardInfo *told)
     free(known->url);
     known->url = url;
     if (newer) known->tenure = told->tenure;
+    /* Before the change is counted: whoever sees the count can clear the descriptor. */
+    if (elsewhere && known->move >= 0) (void)eventfd_write(known->move, 1);
     return true;
 }
 

@@ -27,9 +27,9 @@ typedef struct pd_shard_table pd_shard_table;
 pd_shard_table *pd_shard_table_new(uint64_t random);
 /* Frees the table. All I/O threads must have stopped. Accepts NULL. */
 void pd_shard_table_free(pd_shard_table *table);
-/* Sets how the I/O thread of a shard's core is woken when the table has changed, or somebody must ask: eventfd `fd` is
- * written. -1: not at all. */
-void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int fd);
+/* Sets how the I/O thread of a shard's core is woken: eventfd `wake_fd` is written when the table has changed, or
+ * somebody must ask, and `move_fd` when the shard has an owner at another address. -1: not at all. */
+void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int wake_fd, int move_fd);
 /* Fills *out with the addresses of all shards, as pd_shard_list_parse does. PD_UNAVAILABLE: a shard has had no owner
  * yet; the error names it. Other errors are those of pd_shard_list_parse. */
 int pd_shard_table_list(pd_shard_table *table, pd_shard_list *out, pd_error *err);

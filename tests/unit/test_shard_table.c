@@ -275,8 +275,8 @@ TEST(all_cores_are_woken_when_somebody_must_ask_and_when_an_owner_is_new)
     int one = eventfd(0, EFD_NONBLOCK), other = eventfd(0, EFD_NONBLOCK);
     eventfd_t count;
 
-    pd_shard_table_wake(table, 0, one);
-    pd_shard_table_wake(table, 7, other);
+    pd_shard_table_wake(table, 0, one, -1);
+    pd_shard_table_wake(table, 7, other, -1);
     pd_shard_table_want(table, PD_NO_SHARD, SECOND, true);
     assert_int_equal(eventfd_read(one, &count), 0);
     assert_int_equal(eventfd_read(other, &count), 0);
@@ -285,11 +285,29 @@ TEST(all_cores_are_woken_when_somebody_must_ask_and_when_an_owner_is_new)
     assert_int_equal(eventfd_read(other, &count), 0);
     learn(table, 3, "tcp://a:1", 5);
     assert_int_not_equal(eventfd_read(one, &count), 0);
-    pd_shard_table_wake(table, 7, -1);
+    pd_shard_table_wake(table, 7, -1, -1);
     learn(table, 3, "tcp://b:1", 6);
     assert_int_equal(eventfd_read(one, &count), 0);
     assert_int_not_equal(eventfd_read(other, &count), 0);
     close(one);
     close(other);
+    pd_shard_table_free(table);
+}
+
+TEST(a_core_is_told_to_leave_the_address_of_an_owner_only_when_its_own_shard_has_another_one)
+{
+    pd_shard_table *table = table_of(5);
+    int move = eventfd(0, EFD_NONBLOCK);
+    eventfd_t count;
+
+    learn(table, 3, "tcp://a:1", 5);
+    pd_shard_table_wake(table, 3, -1, move);
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, true);
+    learn(table, 2, "tcp://c:1", 6);
+    learn(table, 3, "tcp://a:1", 7); /* it has registered again */
+    assert_int_not_equal(eventfd_read(move, &count), 0);
+    learn(table, 3, "tcp://b:1", 8);
+    assert_int_equal(eventfd_read(move, &count), 0);
+    close(move);
     pd_shard_table_free(table);
 }
