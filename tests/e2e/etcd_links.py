@@ -119,6 +119,12 @@ class Trial:
             self.cluster.fail(f"shard {shard}: the owner is {now} after {before}")
 
 
+def nothing(t: Trial) -> None:
+    """Disturbs nothing for 5 s: how long steps take on this machine."""
+    with t.paused("nothing for 5 s", 1):
+        time.sleep(5)
+
+
 def cut_pair(t: Trial, one: str, other: str, seconds: float) -> None:
     """Cuts and heals the link of two machines."""
     needed = one.startswith("worker") and other.startswith("shard")
@@ -402,6 +408,7 @@ def worker_cut_off(t: Trial) -> None:
 
 # Each scenario, with the kinds of clusters on which it runs, and those on which it is in the short set.
 SCENARIOS: dict[str, tuple[Callable[[Trial], None], tuple[str, ...], tuple[str, ...]]] = {
+    "nothing": (nothing, ("shared", "mirror", "list"), ("shared",)),
     "links": (links, ("shared",), ("shared",)),
     "unused_links": (unused_links, ("shared",), ()),
     "owner_killed": (owner_killed, ("shared", "mirror"), ("shared",)),
@@ -427,7 +434,7 @@ SCENARIOS: dict[str, tuple[Callable[[Trial], None], tuple[str, ...], tuple[str, 
     "worker_cut_off": (worker_cut_off, ("shared",), ()),
 }
 KINDS = ("shared", "mirror", "list")
-LONG = ("links", "unused_links", "etcd_away")
+NOT_DRAWN = ("nothing", "links", "unused_links", "etcd_away")    # by --random
 
 
 # ---- the checks of a history ----
@@ -472,7 +479,7 @@ def choose(given: argparse.Namespace, kind: str) -> list[str]:
 def disturb(cluster: Cluster, names: Sequence[str], given: argparse.Namespace) -> list[Row]:
     """Runs scenarios on a cluster, and then as many as --random says. Returns what was measured."""
     trial = Trial(cluster, given)
-    usual = [name for name, (_, kinds, _) in SCENARIOS.items() if cluster.kind in kinds and name not in LONG]
+    usual = [name for name, (_, kinds, _) in SCENARIOS.items() if cluster.kind in kinds and name not in NOT_DRAWN]
     for name in [*names, *(trial.draw.choice(usual) for _ in range(given.random))]:
         SCENARIOS[name][0](trial)
         cluster.heal()
