@@ -103,15 +103,16 @@ uint64_t pd_shard_table_due(const pd_shard_table *table, uint32_t shard)
 
 bool pd_shard_table_take_turn(pd_shard_table *table, uint32_t shard, uint64_t now_ns)
 {
-    bool mine;
+    bool mine, told;
 
     pthread_mutex_lock(&table->lock);
     mine = now_ns >= pd_shard_table_due(table, shard);
+    told = atomic_load(&table->teller) == (int)shard || atomic_load(&table->teller) == PD_NO_SHARD;
     if (mine) {
-        atomic_store(&table->due_ns, UINT64_MAX);
-        atomic_store(&table->teller, PD_NO_SHARD);
-        atomic_store(&table->last, table->n > 1 ? (int)shard : PD_NO_SHARD);
         table->next_ns = now_ns + INTERVAL_NS;
+        atomic_store(&table->due_ns, told ? UINT64_MAX : table->next_ns); /* the core that was told asks as well */
+        if (told) atomic_store(&table->teller, PD_NO_SHARD);
+        atomic_store(&table->last, table->n > 1 ? (int)shard : PD_NO_SHARD);
     }
     pthread_mutex_unlock(&table->lock);
     return mine;

@@ -6,7 +6,8 @@
  * second, at times that differ between processes. An entry is only replaced by one with a higher tenure.
  *
  * Not every server has news: one that is no longer the owner, and is cut from the engine, answers with an old table. So
- * the core whose server has told of a change asks first. Otherwise the cores that are connected take turns.
+ * the core whose server has told of a change asks first. If it is late, another one asks, and then it does all the
+ * same. Otherwise the cores that are connected take turns.
  *
  * The table has a lock, which is held for a short time. It may be taken while a core is locked: the table calls no
  * core, it only writes to event descriptors. It has no thread. */

@@ -234,13 +234,16 @@ TEST(the_core_of_a_server_that_has_told_of_a_change_asks_first)
     pd_shard_table_free(table);
 }
 
-TEST(another_core_asks_a_moment_later_if_that_one_has_lost_its_connection)
+TEST(another_core_asks_a_moment_later_and_then_the_core_that_was_told_does_all_the_same)
 {
     pd_shard_table *table = table_of(5);
 
     pd_shard_table_want(table, 2, SECOND, false);
     assert_int_equal(pd_shard_table_due(table, 0), SECOND + 250 * MS);
     assert_true(pd_shard_table_take_turn(table, 0, SECOND + 250 * MS));
+    assert_false(pd_shard_table_take_turn(table, 2, SECOND + 260 * MS));
+    assert_true(pd_shard_table_take_turn(table, 2, 2 * SECOND + 250 * MS));
+    assert_true(pd_shard_table_due(table, 0) == UINT64_MAX);
     pd_shard_table_free(table);
 }
 
