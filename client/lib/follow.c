@@ -67,7 +67,7 @@ bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply)
         f->home = NULL;
         f->stray = core->link.url >= f->own;
         f->tenure = reply->tenure;
-        pd_shard_table_want(f->table, core->link.received_ns, false);
+        pd_shard_table_want(f->table, (int)core->setup.shard, core->link.received_ns, false);
     }
     if (f->known <= 1 || core->setup.shards > 1) return true;
     f->spreads = true;
@@ -116,7 +116,8 @@ int pd_follow_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *he
 
 void pd_follow_moved(pd_core *core)
 {
-    if (core->following.tenure > 0) pd_shard_table_want(core->following.table, core->link.received_ns, true);
+    if (core->following.tenure > 0)
+        pd_shard_table_want(core->following.table, (int)core->setup.shard, core->link.received_ns, true);
 }
 
 void pd_follow_down(pd_core *core, uint64_t now_ns)
@@ -127,15 +128,15 @@ void pd_follow_down(pd_core *core, uint64_t now_ns)
     f->ask = 0;
     f->spreads = false;
     /* A server that was only restarted is found by the first attempt: nobody asks then. */
-    if (f->tenure > 0 && (asked || !core->link.welcomed)) pd_shard_table_want(f->table, now_ns, true);
+    if (f->tenure > 0 && (asked || !core->link.welcomed)) pd_shard_table_want(f->table, PD_NO_SHARD, now_ns, true);
 }
 
 void pd_follow_tick(pd_core *core, uint64_t now_ns)
 {
     pd_core_following *f = &core->following;
 
-    if (pd_follow_due(core) > now_ns || !pd_shard_table_take_turn(f->table, now_ns)) return;
-    if ((f->ask = ask(core)) == 0) pd_shard_table_want(f->table, now_ns, true);
+    if (pd_follow_due(core) > now_ns || !pd_shard_table_take_turn(f->table, core->setup.shard, now_ns)) return;
+    if ((f->ask = ask(core)) == 0) pd_shard_table_want(f->table, PD_NO_SHARD, now_ns, true);
 }
 
 /* Parses addresses of the table, of which it takes at most PD_MOST_FOLLOWED. Returns their number; 0: there are none,

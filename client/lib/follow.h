@@ -29,7 +29,7 @@ static inline uint64_t pd_follow_due(const pd_core *core)
 {
     bool asks = core->following.tenure > 0 && core->following.table != NULL && core->following.ask == 0;
 
-    return asks && core->link.welcomed ? pd_shard_table_due(core->following.table) : UINT64_MAX;
+    return asks && core->link.welcomed ? pd_shard_table_due(core->following.table, core->setup.shard) : UINT64_MAX;
 }
 
 /* Takes over the newest owner of the core's shard from the table. If that has moved, drops the connection, and connects

@@ -31,10 +31,10 @@ int pd_handle_make(pd_client *client, pd_settings *settings, pd_address *urls, s
 }
 
 /* Sets how the table of shards wakes the I/O thread. */
-static void wake_by(const pd_client *client, int fd)
+static void wake_by(const pd_client *client, int wake_fd, int move_fd)
 {
     if (client->core->following.table != NULL)
-        pd_shard_table_wake(client->core->following.table, client->core->setup.shard, fd);
+        pd_shard_table_wake(client->core->following.table, client->core->setup.shard, wake_fd, move_fd);
 }
 
 int pd_handle_start(pd_client *client, pd_error *err)
@@ -42,13 +42,13 @@ int pd_handle_start(pd_client *client, pd_error *err)
     int rc = pd_io_start(&client->io, client->core, client->urls, client->core->setup.urls, &client->secure, err);
 
     client->running = rc == PD_OK;
-    if (client->running) wake_by(client, client->io.wake_fd);
+    if (client->running) wake_by(client, client->io.wake_fd, client->io.move_fd);
     return rc;
 }
 
 void pd_handle_stop(pd_client *client)
 {
-    if (client->running) wake_by(client, -1);
+    if (client->running) wake_by(client, -1, -1);
     if (client->running) pd_io_stop(&client->io);
     client->running = false;
 }

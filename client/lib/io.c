@@ -209,7 +209,7 @@ static int connect_to(pd_io *io, size_t url, bool may_move, int *fd, pd_error *e
     if (rc != PD_OK)
         pd_fail(err, rc, "%s: %.300s", pd_address_text(&io->urls[url], text), why.text);
     else
-        rc = pd_sock_connect(fd, &io->urls[url], addresses, io->stop_fd, may_move ? FOLLOWED_CONNECT_MS : CONNECT_MS,
+        rc = pd_sock_connect(fd, &io->urls[url], addresses, io->move_fd, may_move ? FOLLOWED_CONNECT_MS : CONNECT_MS,
                              err);
     if (rc == PD_DEADLINE_EXCEEDED) return rc;
     pd_lookup_leave(io->lookups[url]);
@@ -246,9 +246,11 @@ static void follow(pd_io *io)
 {
     const pd_shard_table *table = io->core->following.table;
     uint64_t changes = table != NULL ? pd_shard_table_changes(table) : 0;
+    eventfd_t count;
 
     if (changes == io->followed) return;
     io->followed = changes;
+    eventfd_read(io->move_fd, &count);
     pd_io_enter(io);
     if (pd_core_follow(io->core, pd_clock_now_ns())) {
         io->urls = io->core->setup.addresses;
@@ -404,6 +406,7 @@ static void dispose(pd_io *io)
     free(io->lookups);
     if (io->wake_fd >= 0) close(io->wake_fd);
     if (io->stop_fd >= 0) close(io->stop_fd);
+    if (io->move_fd >= 0) close(io->move_fd);
     if (io->done_fd >= 0 && !io->borrows_fd) close(io->done_fd);
     pthread_cond_destroy(&io->changed);
     pthread_mutex_destroy(&io->lock);
@@ -432,7 +435,8 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
     pthread_condattr_destroy(&attr);
     io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     io->stop_fd = io->wake_fd >= 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-    rc = io->stop_fd < 0 ? errno : spawn(io);
+    io->move_fd = io->stop_fd >= 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    rc = io->move_fd < 0 ? errno : spawn(io);
     if (rc == 0) return PD_OK;
     dispose(io);
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "starting the I/O thread: %s", strerror(rc));
@@ -444,6 +448,7 @@ void pd_io_stop(pd_io *io)
     io->stop = true;
     pthread_mutex_unlock(&io->lock);
     eventfd_write(io->stop_fd, 1);
+    eventfd_write(io->move_fd, 1);
     eventfd_write(io->wake_fd, 1);
     pthread_join(io->thread, NULL);
     dispose(io);

@@ -57,8 +57,9 @@ typedef struct pd_io {
      * wakes it. */
     bool stop, idle;
     uint64_t until_ns;
-    /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread must end. */
-    int wake_fd, stop_fd;
+    /* Event descriptors that wake the thread. wake_fd: there may be bytes to send. stop_fd: the thread must end.
+     * move_fd: it must not wait for the present address any more: the shard has moved, or the thread must end. */
+    int wake_fd, stop_fd, move_fd;
     const pd_address *urls; /* borrowed: core->setup.addresses, which only the I/O thread changes */
     uint64_t followed;      /* number of changes of the table of shards that the core has taken over (follow.h) */
     /* For each address: the lookup of its host that the I/O thread has begun and not used yet; NULL: none. */

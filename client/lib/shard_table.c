@@ -13,11 +13,13 @@
  * once. */
 #define INTERVAL_NS UINT64_C(1000000000)
 #define JITTER_NS UINT64_C(500000000)
+/* Time by which other cores let the core ask whose server has news, or any core that has not asked last. */
+#define LATER_NS UINT64_C(250000000)
 
 typedef struct owner {
     char *url;       /* addresses, separated by commas; NULL: the shard has had no owner, as far as is known */
     uint64_t tenure; /* of the newest owner that is known; 0: none */
-    int wake;        /* event descriptor that wakes the shard's core; -1: none */
+    int wake, move;  /* event descriptors: wakes the shard's core; ends its attempt to connect. -1: none */
 } owner;
 
 struct pd_shard_table {
@@ -27,6 +29,8 @@ struct pd_shard_table {
     char *spares;             /* addresses of the spares in the last answer, separated by commas; NULL: none */
     uint64_t random, next_ns; /* next_ns: time before which nobody asks again */
     _Atomic uint64_t due_ns, changes;
+    _Atomic int teller; /* shard whose server has told of a change that was not asked for yet; PD_NO_SHARD: none has */
+    _Atomic int last;   /* shard whose core has asked last; PD_NO_SHARD: none has, or there is only one */
 };
 
 pd_shard_table *pd_shard_table_new(uint64_t random)
@@ -38,7 +42,9 @@ pd_shard_table *pd_shard_table_new(uint64_t random)
     table->random = random;
     atomic_init(&table->due_ns, UINT64_MAX);
     atomic_init(&table->changes, 0);
-    for (size_t i = 0; i < PD_MAX_SHARDS; i++) table->owners[i].wake = -1;
+    atomic_init(&table->teller, PD_NO_SHARD);
+    atomic_init(&table->last, PD_NO_SHARD);
+    for (size_t i = 0; i < PD_MAX_SHARDS; i++) table->owners[i].wake = table->owners[i].move = -1;
     return table;
 }
 
@@ -51,10 +57,11 @@ void pd_shard_table_free(pd_shard_table *table)
     free(table);
 }
 
-void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int fd)
+void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int wake_fd, int move_fd)
 {
     pthread_mutex_lock(&table->lock);
-    table->owners[shard].wake = fd;
+    table->owners[shard].wake = wake_fd;
+    table->owners[shard].move = move_fd;
     pthread_mutex_unlock(&table->lock);
 }
 
@@ -70,33 +77,44 @@ static uint64_t draw(pd_shard_table *table, uint64_t below)
     return (table->random >> 32) % below;
 }
 
-void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd)
+void pd_shard_table_want(pd_shard_table *table, int teller, uint64_t now_ns, bool crowd)
 {
     uint64_t due;
 
     pthread_mutex_lock(&table->lock);
+    if (teller != PD_NO_SHARD) atomic_store(&table->teller, teller);
     if (atomic_load(&table->due_ns) == UINT64_MAX) {
         due = now_ns + (crowd ? draw(table, JITTER_NS) : 0);
         atomic_store(&table->due_ns, due > table->next_ns ? due : table->next_ns);
         wake_all(table);
+    } else if (teller != PD_NO_SHARD) {
+        wake_all(table); /* another core is the first to ask */
     }
     pthread_mutex_unlock(&table->lock);
 }
 
-uint64_t pd_shard_table_due(const pd_shard_table *table)
+uint64_t pd_shard_table_due(const pd_shard_table *table, uint32_t shard)
 {
-    return atomic_load_explicit(&table->due_ns, memory_order_relaxed);
+    uint64_t due = atomic_load_explicit(&table->due_ns, memory_order_relaxed);
+    int teller = atomic_load_explicit(&table->teller, memory_order_relaxed);
+    bool later = teller != PD_NO_SHARD ? teller != (int)shard
+                                       : atomic_load_explicit(&table->last, memory_order_relaxed) == (int)shard;
+
+    return due < UINT64_MAX && later ? due + LATER_NS : due;
 }
 
-bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns)
+bool pd_shard_table_take_turn(pd_shard_table *table, uint32_t shard, uint64_t now_ns)
 {
-    bool mine;
+    bool mine, told;
 
     pthread_mutex_lock(&table->lock);
-    mine = now_ns >= atomic_load(&table->due_ns);
+    mine = now_ns >= pd_shard_table_due(table, shard);
+    told = atomic_load(&table->teller) == (int)shard || atomic_load(&table->teller) == PD_NO_SHARD;
     if (mine) {
-        atomic_store(&table->due_ns, UINT64_MAX);
         table->next_ns = now_ns + INTERVAL_NS;
+        atomic_store(&table->due_ns, told ? UINT64_MAX : table->next_ns); /* the core that was told asks as well */
+        if (told) atomic_store(&table->teller, PD_NO_SHARD);
+        atomic_store(&table->last, table->n > 1 ? (int)shard : PD_NO_SHARD);
     }
     pthread_mutex_unlock(&table->lock);
     return mine;
@@ -107,6 +125,7 @@ bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns)
 static bool take(owner *known, const Paramd__ShardInfo *told)
 {
     bool newer = told->tenure > known->tenure || PD_MUTANT(lower_tenure_taken);
+    bool elsewhere = known->url == NULL || strcmp(known->url, told->url) != 0;
     char *url;
 
     if (told->url[0] == '\0' || (known->url != NULL && !newer)) return false;
@@ -114,6 +133,8 @@ static bool take(owner *known, const Paramd__ShardInfo *told)
     free(known->url);
     known->url = url;
     if (newer) known->tenure = told->tenure;
+    /* Before the change is counted: whoever sees the count can clear the descriptor. */
+    if (elsewhere && known->move >= 0) (void)eventfd_write(known->move, 1);
     return true;
 }
 

@@ -5,6 +5,10 @@
  * or when another core cannot reach its server; whoever is connected asks. All cores together ask at most once a
  * second, at times that differ between processes. An entry is only replaced by one with a higher tenure.
  *
+ * Not every server has news: one that is no longer the owner, and is cut from the engine, answers with an old table. So
+ * the core whose server has told of a change asks first. If it is late, another one asks, and then it does all the
+ * same. Otherwise the cores that are connected take turns.
+ *
  * The table has a lock, which is held for a short time. It may be taken while a core is locked: the table calls no
  * core, it only writes to event descriptors. It has no thread. */
 #ifndef PD_SHARD_TABLE_H
@@ -24,23 +28,27 @@ typedef struct pd_shard_table pd_shard_table;
 pd_shard_table *pd_shard_table_new(uint64_t random);
 /* Frees the table. All I/O threads must have stopped. Accepts NULL. */
 void pd_shard_table_free(pd_shard_table *table);
-/* Sets how the I/O thread of a shard's core is woken when the table has changed, or somebody must ask: eventfd `fd` is
- * written. -1: not at all. */
-void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int fd);
+/* Sets how the I/O thread of a shard's core is woken: eventfd `wake_fd` is written when the table has changed, or
+ * somebody must ask, and `move_fd` when the shard has an owner at another address. -1: not at all. */
+void pd_shard_table_wake(pd_shard_table *table, uint32_t shard, int wake_fd, int move_fd);
 /* Fills *out with the addresses of all shards, as pd_shard_list_parse does. PD_UNAVAILABLE: a shard has had no owner
  * yet; the error names it. Other errors are those of pd_shard_list_parse. */
 int pd_shard_table_list(pd_shard_table *table, pd_shard_list *out, pd_error *err);
 
 /* ---- for a core (follow.c) ---- */
 
-/* Notes that somebody needs a newer table. `crowd`: many processes may need one at this moment, so this one waits for a
- * random time. */
-void pd_shard_table_want(pd_shard_table *table, uint64_t now_ns, bool crowd);
-/* Returns when a core that is connected must ask; UINT64_MAX: nobody needs a newer table. Takes no lock. */
-uint64_t pd_shard_table_due(const pd_shard_table *table);
-/* Returns whether the calling core must send a Shards request now. No core of the handle sends the next one within a
+enum { PD_NO_SHARD = -1 };
+
+/* Notes that somebody needs a newer table. `teller`: the shard whose server has news, so that its core is the first to
+ * ask; PD_NO_SHARD: not known. `crowd`: many processes may need one at this moment, so this one waits for a random
+ * time. */
+void pd_shard_table_want(pd_shard_table *table, int teller, uint64_t now_ns, bool crowd);
+/* Returns when the core of a shard must ask, if it is connected; UINT64_MAX: nobody needs a newer table. Takes no
+ * lock. */
+uint64_t pd_shard_table_due(const pd_shard_table *table, uint32_t shard);
+/* Returns whether the core of a shard must send a Shards request now. No core of the handle sends the next one within a
  * second. */
-bool pd_shard_table_take_turn(pd_shard_table *table, uint64_t now_ns);
+bool pd_shard_table_take_turn(pd_shard_table *table, uint32_t shard, uint64_t now_ns);
 /* Takes over a server's answer, and wakes all cores if it has changed the table. */
 void pd_shard_table_learn(pd_shard_table *table, const Paramd__ShardsReply *reply);
 /* Returns how many times the table has changed. Takes no lock. */

@@ -14,8 +14,8 @@ struct addrinfo;
 
 /* Connects to the address of the host that answers first (connect.h), or to a Unix socket, for which `addresses` is not
  * read. Sets *fd to a connected socket that does not block and sends without delay. PD_CANCELLED: `stop_fd` became
- * readable, since the thread must end. PD_UNAVAILABLE: no address could be connected; the error names the address and
- * the reason. */
+ * readable, since the thread must end or the shard has moved. PD_UNAVAILABLE: no address could be connected; the error
+ * names the address and the reason. */
 int pd_sock_connect(int *fd, const pd_address *url, const struct addrinfo *addresses, int stop_fd, int timeout_ms,
                     pd_error *err);
 

@@ -4,7 +4,7 @@
  * parameter and the parameter's weights; with --whole also of weights of all other parameters. So a wrong note, a lost
  * or doubled contribution, or wrong weights after a restart give other weights at the end. Prints one line for each
  * event: "SECONDS EVENT STEP DURABLE HASH", where DURABLE is the durable step that the server has reported, and HASH is
- * the XXH3 of all weights. */
+ * the XXH3 of all weights. With --tenures the line ends with the tenures of all shards' owners, as " 3,4,9". */
 #include "paramd/client.h"
 
 #include <argp.h>
@@ -15,7 +15,7 @@
 
 #include <xxhash.h>
 
-enum { WINDOW = 200, MOST_PARAMS = 5, MOST_OPTIONS = 16, MOST_RULES = 8, MOST_ELEMENTS = 2304 };
+enum { WINDOW = 200, MOST_PARAMS = 5, MOST_OPTIONS = 16, MOST_RULES = 8, MOST_ELEMENTS = 2304, MOST_SHARDS = 8 };
 
 static const struct {
     const char *name;
@@ -42,16 +42,18 @@ typedef struct settings {
     int rank, world;
     uint64_t seed, steps, window;
     double delay, deadline;
-    bool whole; /* gradients depend on the weights of all parameters, whose steps are taken together */
-    bool loses; /* the server's disk may be lost, and then durable steps are taken again */
+    bool whole;   /* gradients depend on the weights of all parameters, whose steps are taken together */
+    bool loses;   /* the server's disk may be lost, and then durable steps are taken again */
+    bool tenures; /* lines have the tenures of the owners of all shards */
 } settings;
 
 typedef struct worker {
     const settings *set;
     pd_client *client;
-    note at;          /* the step that all weights have, and the generator after it */
-    uint64_t durable; /* largest durable step that the server has reported */
-    uint64_t began;   /* highest step of a parameter when this process began; UINT64_MAX: it has not begun yet */
+    note at;                       /* the step that all weights have, and the generator after it */
+    uint64_t durable;              /* largest durable step that the server has reported */
+    uint64_t tenures[MOST_SHARDS]; /* of the owners of all shards, as last reported */
+    uint64_t began; /* highest step of a parameter when this process began; UINT64_MAX: it has not begun yet */
     float *weights[MOST_PARAMS], *gradients[MOST_PARAMS];
 } worker;
 
@@ -72,14 +74,32 @@ static uint64_t hash_weights(const worker *w)
     return hash;
 }
 
-/* Prints a line for crash_loop.sh and cluster_links.py, and remembers the durable step, which must never become
- * smaller unless disks are lost. */
+/* Prints the tenures of all shards' owners, and remembers them: none must ever become smaller. */
+static void print_tenures(worker *w)
+{
+    for (size_t i = 0; i < MOST_SHARDS && i < pd_client_shards(w->client, 0, NULL, 0, NULL); i++) {
+        uint64_t tenure = 0;
+        pd_client_shards(w->client, i, NULL, 0, &tenure);
+        printf("%c%llu", i == 0 ? ' ' : ',', (unsigned long long)tenure);
+        if (tenure < w->tenures[i]) {
+            fprintf(stderr, "rank %d: the tenure of shard %zu went from %llu back to %llu\n", w->set->rank, i,
+                    (unsigned long long)w->tenures[i], (unsigned long long)tenure);
+            exit(1);
+        }
+        w->tenures[i] = tenure;
+    }
+}
+
+/* Prints a line for crash_loop.sh and cluster_net.py, and remembers the durable step, which must never become smaller
+ * unless disks are lost. */
 static void report(worker *w, const char *event, uint64_t step)
 {
     uint64_t durable = pd_client_durable(w->client);
 
-    printf("%.6f %s %llu %llu %016llx\n", seconds_now(), event, (unsigned long long)step, (unsigned long long)durable,
+    printf("%.6f %s %llu %llu %016llx", seconds_now(), event, (unsigned long long)step, (unsigned long long)durable,
            (unsigned long long)hash_weights(w));
+    if (w->set->tenures) print_tenures(w);
+    printf("\n");
     fflush(stdout);
     if (durable >= w->durable || w->set->loses) {
         w->durable = durable;
@@ -361,7 +381,7 @@ static void leave(worker *w)
     pd_client_close(w->client);
 }
 
-enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD, OPT_WHOLE, OPT_LOSES };
+enum { OPT_UNTIL = 256, OPT_DELAY, OPT_DEADLINE, OPT_WORLD, OPT_WHOLE, OPT_LOSES, OPT_TENURES };
 
 static const struct argp_option options[] = {
     { "url", 'u', "ADDRESS", 0, "Address of the server", 0 },
@@ -375,6 +395,7 @@ static const struct argp_option options[] = {
     { "option", 'o', "NAME=VALUE", 0, "An option of the job; may be given several times", 0 },
     { "whole", OPT_WHOLE, NULL, 0, "Let gradients depend on the weights of all parameters", 0 },
     { "loses-disks", OPT_LOSES, NULL, 0, "Accept that durable steps are lost with the server's disk", 0 },
+    { "tenures", OPT_TENURES, NULL, 0, "Print the tenures of all shards' owners, which must not fall", 0 },
     { "delay", OPT_DELAY, "SECONDS", 0, "Pause after each step, less than 1", 0 },
     { "deadline", OPT_DEADLINE, "SECONDS", 0, "Most seconds that a call waits", 0 },
     { "out", 'O', "FILE", 0, "File for the hash of the final weights, the step, and counts", 0 },
@@ -401,6 +422,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case OPT_WHOLE: set->whole = true; return 0;
     case OPT_LOSES: set->loses = true; return 0;
+    case OPT_TENURES: set->tenures = true; return 0;
     case OPT_DELAY: set->delay = strtod(value, NULL); return 0;
     case OPT_DEADLINE: set->deadline = strtod(value, NULL); return 0;
     case 'O': set->out = value; return 0;

@@ -12,7 +12,7 @@
 
 #include "pieces.h"
 
-enum { CLUSTER = 4711, LIFE = 12 };
+enum { CLUSTER = 4711, LIFE = 12, FIRST_TENURE = 10 };
 
 /* A request, and the memory for its message. */
 typedef struct shard_request {
@@ -217,6 +217,19 @@ static void take_weights(shard_server *s, int fd, const shard_request *request)
     answer(fd, request, &ok.base, NULL, 0);
 }
 
+/* Fills in one entry of the table, as this server knows it. */
+static void tell_shard(const shard_server *s, size_t i, Paramd__ShardInfo *out, char url[32])
+{
+    bool behind = atomic_load(&s->behind);
+    int owner = behind ? (int)i : atomic_load(&s->all->owner[i]);
+
+    paramd__shard_info__init(out);
+    snprintf(url, 32, "127.0.0.1:%d", s->all->at[owner].port);
+    out->shard = (uint32_t)i;
+    out->url = url;
+    out->tenure = behind ? FIRST_TENURE + i : (uint64_t)atomic_load(&s->all->tenure[i]);
+}
+
 static void tell_shards(const shard_server *s, int fd, const shard_request *request)
 {
     Paramd__ShardsReply reply = PARAMD__SHARDS_REPLY__INIT;
@@ -224,13 +237,7 @@ static void tell_shards(const shard_server *s, int fd, const shard_request *requ
     Paramd__SpareInfo spare[SHARDS_MOST], *spares[SHARDS_MOST];
     char urls[SHARDS_MOST][32], spare_urls[SHARDS_MOST][32];
 
-    for (size_t i = 0; i < s->all->n; i++) {
-        paramd__shard_info__init(list[i] = &one[i]);
-        snprintf(urls[i], sizeof urls[i], "127.0.0.1:%d", s->all->at[atomic_load(&s->all->owner[i])].port);
-        one[i].shard = (uint32_t)i;
-        one[i].url = urls[i];
-        one[i].tenure = (uint64_t)atomic_load(&s->all->tenure[i]);
-    }
+    for (size_t i = 0; i < s->all->n; i++) tell_shard(s, i, list[i] = &one[i], urls[i]);
     for (size_t i = 0; i < s->all->spares; i++) {
         paramd__spare_info__init(spares[i] = &spare[i]);
         snprintf(spare_urls[i], sizeof spare_urls[i], "127.0.0.1:%d", s->all->at[s->all->n + i].port);
@@ -250,7 +257,7 @@ static void tell_moved(shard_server *s, int fd)
     Paramd__Ok ok = PARAMD__OK__INIT;
     int version = atomic_load(&s->all->version);
 
-    if (version == atomic_load(&s->told)) return;
+    if (version == atomic_load(&s->told) || atomic_load(&s->behind)) return;
     atomic_store(&s->told, version);
     ok.moved = (uint64_t)version;
     answer(fd, &nobody, &ok.base, NULL, 0);
@@ -411,8 +418,8 @@ shard_servers *shard_servers_start_followed(size_t n, size_t spares, const shard
 
     for (size_t i = 0; i < n; i++) {
         atomic_store(&all->owner[i], (int)i);
-        atomic_store(&all->tenure[i], 10 + (int)i);
-        atomic_store(&all->at[i].tenure, 10 + (int)i);
+        atomic_store(&all->tenure[i], FIRST_TENURE + (int)i);
+        atomic_store(&all->at[i].tenure, FIRST_TENURE + (int)i);
     }
     for (size_t i = n; i < n + spares; i++) atomic_store(&all->at[i].down, true);
     run_all(all);

@@ -43,6 +43,7 @@ typedef struct shard_server {
     atomic_int tenure;  /* in its answers to Hello; 0: the servers have no table of shards */
     atomic_int told;    /* number of notices of the table that it has sent */
     atomic_bool serves; /* it has a connection */
+    atomic_bool behind; /* its table is that of the beginning, and it tells of no change */
     /* What it has: weights and steps by handle; initial weights have come; how often each method came. */
     float weights[SHARD_HANDLES][SHARD_ROOM];
     uint64_t step[SHARD_HANDLES];

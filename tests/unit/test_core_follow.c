@@ -213,7 +213,7 @@ TEST(a_server_without_a_table_is_never_asked, world *w)
     peer_cut(w->p);
     join(w);
     assert_int_equal(asks_within(w->p, 10 * SECOND), 0);
-    assert_true(pd_shard_table_due(w->table) == UINT64_MAX);
+    assert_true(pd_shard_table_due(w->table, SHARD) == UINT64_MAX);
 }
 
 TEST(a_notice_is_followed_by_one_request_within_half_a_second, world *w)
@@ -225,6 +225,16 @@ TEST(a_notice_is_followed_by_one_request_within_half_a_second, world *w)
     for (int i = 0; i < 63; i++) tell_moved(w->p); /* one of each other shard */
     assert_in_range(pd_follow_due(w->p->core), w->p->now, w->p->now + SECOND / 2);
     assert_int_equal(asks_within(w->p, 10 * SECOND), 1);
+}
+
+TEST(the_core_whose_server_has_told_of_a_change_asks_before_the_cores_of_other_shards, world *w)
+{
+    join(w);
+    answer_shards(w, "tcp://a:1", 5);
+    w->p->now += 5 * SECOND;
+    pd_core_received(w->p->core, 1, w->p->now);
+    tell_moved(w->p);
+    assert_true(pd_follow_due(w->p->core) < pd_shard_table_due(w->table, SHARD + 1));
 }
 
 TEST(a_request_that_the_connection_has_lost_is_made_again, world *w)
@@ -241,10 +251,10 @@ TEST(a_core_that_cannot_connect_lets_another_one_ask, world *w)
     join(w);
     answer_shards(w, "tcp://a:1", 5);
     pd_core_down(w->p->core, w->p->now, "cut"); /* it may be back at once */
-    assert_true(pd_shard_table_due(w->table) == UINT64_MAX);
+    assert_true(pd_shard_table_due(w->table, SHARD) == UINT64_MAX);
     w->p->now = pd_core_next(w->p->core);
     pd_core_down(w->p->core, w->p->now, "connection refused");
-    assert_true(pd_shard_table_due(w->table) < w->p->now + 2 * SECOND);
+    assert_true(pd_shard_table_due(w->table, SHARD) < w->p->now + 2 * SECOND);
     assert_true(pd_follow_due(w->p->core) == UINT64_MAX); /* it has no connection itself */
 }
 

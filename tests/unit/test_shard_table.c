@@ -169,8 +169,8 @@ TEST(nobody_asks_before_somebody_needs_a_newer_table)
 {
     pd_shard_table *table = table_of(1);
 
-    assert_true(pd_shard_table_due(table) == UINT64_MAX);
-    assert_false(pd_shard_table_take_turn(table, 1000 * SECOND));
+    assert_true(pd_shard_table_due(table, 0) == UINT64_MAX);
+    assert_false(pd_shard_table_take_turn(table, 0, 1000 * SECOND));
     pd_shard_table_free(table);
 }
 
@@ -181,8 +181,8 @@ TEST(processes_ask_at_different_times_within_half_a_second)
     for (uint64_t process = 0; process < 100; process++) {
         pd_shard_table *table = table_of(process * 0x9e3779b97f4a7c15u);
         uint64_t due;
-        pd_shard_table_want(table, 10 * SECOND, true);
-        due = pd_shard_table_due(table);
+        pd_shard_table_want(table, PD_NO_SHARD, 10 * SECOND, true);
+        due = pd_shard_table_due(table, 0);
         assert_in_range(due, 10 * SECOND, 10 * SECOND + 500 * MS);
         if (process == 0) first = due;
         least = due < least ? due : least;
@@ -197,11 +197,11 @@ TEST(a_process_that_is_alone_asks_at_once_but_not_twice_in_a_second)
 {
     pd_shard_table *table = table_of(7);
 
-    pd_shard_table_want(table, SECOND, false);
-    assert_int_equal(pd_shard_table_due(table), SECOND);
-    assert_true(pd_shard_table_take_turn(table, SECOND));
-    pd_shard_table_want(table, SECOND + MS, false);
-    assert_int_equal(pd_shard_table_due(table), 2 * SECOND);
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, false);
+    assert_int_equal(pd_shard_table_due(table, 0), SECOND);
+    assert_true(pd_shard_table_take_turn(table, 0, SECOND));
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND + MS, false);
+    assert_int_equal(pd_shard_table_due(table, 0), 2 * SECOND);
     pd_shard_table_free(table);
 }
 
@@ -212,14 +212,63 @@ TEST(however_often_it_is_needed_the_table_is_asked_for_once_a_second)
     int turns = 0;
 
     for (uint64_t now = SECOND; now < 61 * SECOND; now += MS) {
-        pd_shard_table_want(table, now, true); /* 64 cores, each of which has just failed to connect */
-        if (pd_shard_table_due(table) > now || !pd_shard_table_take_turn(table, now)) continue;
+        pd_shard_table_want(table, PD_NO_SHARD, now, true); /* 64 cores, each of which has just failed to connect */
+        if (pd_shard_table_due(table, 0) > now || !pd_shard_table_take_turn(table, 0, now)) continue;
         assert_true(turns == 0 || now - last >= SECOND);
-        assert_false(pd_shard_table_take_turn(table, now)); /* another core */
+        assert_false(pd_shard_table_take_turn(table, 1, now)); /* another core */
         last = now;
         turns++;
     }
     assert_in_range(turns, 35, 60);
+    pd_shard_table_free(table);
+}
+
+TEST(the_core_of_a_server_that_has_told_of_a_change_asks_first)
+{
+    pd_shard_table *table = table_of(5);
+
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, false); /* another core cannot connect */
+    pd_shard_table_want(table, 2, SECOND + MS, true);
+    assert_false(pd_shard_table_take_turn(table, 0, SECOND + 100 * MS));
+    assert_true(pd_shard_table_take_turn(table, 2, SECOND + 100 * MS));
+    pd_shard_table_free(table);
+}
+
+TEST(another_core_asks_a_moment_later_and_then_the_core_that_was_told_does_all_the_same)
+{
+    pd_shard_table *table = table_of(5);
+
+    pd_shard_table_want(table, 2, SECOND, false);
+    assert_int_equal(pd_shard_table_due(table, 0), SECOND + 250 * MS);
+    assert_true(pd_shard_table_take_turn(table, 0, SECOND + 250 * MS));
+    assert_false(pd_shard_table_take_turn(table, 2, SECOND + 260 * MS));
+    assert_true(pd_shard_table_take_turn(table, 2, 2 * SECOND + 250 * MS));
+    assert_true(pd_shard_table_due(table, 0) == UINT64_MAX);
+    pd_shard_table_free(table);
+}
+
+TEST(cores_that_are_connected_ask_in_turn_as_the_answer_of_one_may_be_old)
+{
+    pd_shard_table *table = table_of(5);
+
+    learn(table, 3, "tcp://a:1", 5);
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, false);
+    assert_true(pd_shard_table_take_turn(table, 0, SECOND));
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND + MS, false);
+    assert_false(pd_shard_table_take_turn(table, 0, 2 * SECOND));
+    assert_true(pd_shard_table_take_turn(table, 1, 2 * SECOND));
+    pd_shard_table_free(table);
+}
+
+TEST(the_only_core_of_a_handle_does_not_wait_for_others)
+{
+    pd_shard_table *table = table_of(5);
+
+    learn(table, 0, "tcp://a:1", 5);
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, false);
+    assert_true(pd_shard_table_take_turn(table, 0, SECOND));
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND + MS, false);
+    assert_true(pd_shard_table_take_turn(table, 0, 2 * SECOND));
     pd_shard_table_free(table);
 }
 
@@ -229,9 +278,9 @@ TEST(all_cores_are_woken_when_somebody_must_ask_and_when_an_owner_is_new)
     int one = eventfd(0, EFD_NONBLOCK), other = eventfd(0, EFD_NONBLOCK);
     eventfd_t count;
 
-    pd_shard_table_wake(table, 0, one);
-    pd_shard_table_wake(table, 7, other);
-    pd_shard_table_want(table, SECOND, true);
+    pd_shard_table_wake(table, 0, one, -1);
+    pd_shard_table_wake(table, 7, other, -1);
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, true);
     assert_int_equal(eventfd_read(one, &count), 0);
     assert_int_equal(eventfd_read(other, &count), 0);
     learn(table, 3, "tcp://a:1", 5);
@@ -239,11 +288,29 @@ TEST(all_cores_are_woken_when_somebody_must_ask_and_when_an_owner_is_new)
     assert_int_equal(eventfd_read(other, &count), 0);
     learn(table, 3, "tcp://a:1", 5);
     assert_int_not_equal(eventfd_read(one, &count), 0);
-    pd_shard_table_wake(table, 7, -1);
+    pd_shard_table_wake(table, 7, -1, -1);
     learn(table, 3, "tcp://b:1", 6);
     assert_int_equal(eventfd_read(one, &count), 0);
     assert_int_not_equal(eventfd_read(other, &count), 0);
     close(one);
     close(other);
+    pd_shard_table_free(table);
+}
+
+TEST(a_core_is_told_to_leave_the_address_of_an_owner_only_when_its_own_shard_has_another_one)
+{
+    pd_shard_table *table = table_of(5);
+    int move = eventfd(0, EFD_NONBLOCK);
+    eventfd_t count;
+
+    learn(table, 3, "tcp://a:1", 5);
+    pd_shard_table_wake(table, 3, -1, move);
+    pd_shard_table_want(table, PD_NO_SHARD, SECOND, true);
+    learn(table, 2, "tcp://c:1", 6);
+    learn(table, 3, "tcp://a:1", 7); /* it has registered again */
+    assert_int_not_equal(eventfd_read(move, &count), 0);
+    learn(table, 3, "tcp://b:1", 8);
+    assert_int_equal(eventfd_read(move, &count), 0);
+    close(move);
     pd_shard_table_free(table);
 }

@@ -121,6 +121,11 @@ TEST(a_shard_whose_server_is_gone_is_found_at_its_new_place, worker *w)
     assert_int_equal(w->servers->at[SPARE].shards, SHARDS);
 }
 
+static bool serves(void *server)
+{
+    return atomic_load(&((shard_server *)server)->serves);
+}
+
 TEST(workers_leave_an_earlier_owner_that_still_answers, worker *w)
 {
     int before;
@@ -132,6 +137,17 @@ TEST(workers_leave_an_earlier_owner_that_still_answers, worker *w)
     before = atomic_load(&w->servers->at[1].came[PD_PUSH_PULL]);
     take_steps(w, 3);
     assert_int_equal(atomic_load(&w->servers->at[1].came[PD_PUSH_PULL]), before);
+}
+
+TEST(workers_leave_an_earlier_owner_also_if_only_one_server_has_heard_of_the_new_one, worker *w)
+{
+    begin_with_all(w);
+    take_steps(w, 3);
+    atomic_store(&w->servers->at[1].behind, true); /* the earlier owner itself */
+    atomic_store(&w->servers->at[2].behind, true);
+    shard_servers_move(w->servers, 1, SPARE, true);
+    assert_true(await(serves, &w->servers->at[SPARE], patient(10)));
+    take_steps(w, 3);
 }
 
 TEST(a_shard_moves_there_and_back, worker *w)
