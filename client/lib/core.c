@@ -484,7 +484,8 @@ static void give_up(pd_core *core)
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
     if (core->link.stage != STAGE_DROP) snprintf(core->link.reason, sizeof core->link.reason, "%s", reason);
-    if (!core->link.welcomed) core->link.url = (core->link.url + 1) % core->setup.urls;
+    if (!core->link.welcomed && !core->following.moves) core->link.url = (core->link.url + 1) % core->setup.urls;
+    core->following.moves = false;
     if (core->link.welcomed || core->link.alone_ns == 0) core->link.alone_ns = now_ns;
     pd_follow_down(core, now_ns);
     if (core->setup.impatient && (core->link.welcomed || core->link.url == 0)) give_up(core);

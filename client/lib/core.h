@@ -356,10 +356,11 @@ typedef struct pd_core_following {
     size_t n_named;
     /* setup.addresses, once they are not the user's: first `own` addresses of the owner, then those of spares, then
      * those that the user has named; NULL: they are the user's, all of the owner. stray: the owner was found at an
-     * address after its own. */
+     * address after its own. moves: the connection is dropped, since the shard has moved: the next attempt is at
+     * link.url. */
     struct pd_address *addresses;
     size_t own;
-    bool stray;
+    bool stray, moves;
 } pd_core_following;
 
 /* The user's calls. */

@@ -211,6 +211,7 @@ static bool move(pd_core *core, const char *url, uint64_t now_ns)
     core->link.retry_ns = now_ns;
     snprintf(reason, sizeof reason, "shard %u has moved to %.300s", core->setup.shard, url);
     pd_core_drop(core, reason);
+    core->following.moves = core->link.stage == STAGE_DROP;
     return true;
 }
 

@@ -42,8 +42,8 @@ static void place_init(fixture *f, int i, const char *state)
 {
     place *p = &f->at[i];
 
-    p->port = free_port();
-    p->http = free_port();
+    p->port = reserve_port();
+    p->http = reserve_port();
     snprintf(p->listen, sizeof p->listen, "--listen=127.0.0.1:%d", p->port);
     snprintf(p->http_listen, sizeof p->http_listen, "--http-listen=127.0.0.1:%d", p->http);
     snprintf(p->state, sizeof p->state, "--state-dir=%s/%s", f->folder, state);

@@ -69,7 +69,7 @@ static fixture *begin(int n)
     snprintf(f->engine, sizeof f->engine, "--cluster-engine=%s", f->etcd->engine);
     strcpy(f->folder, "/tmp/paramd-moves-XXXXXX");
     assert_non_null(mkdtemp(f->folder));
-    for (int i = 0; i < PLACES; i++) f->ports[i] = free_port();
+    for (int i = 0; i < PLACES; i++) f->ports[i] = reserve_port();
     for (int i = 0; i < n; i++) {
         snprintf(text, sizeof text, "this daemon owns shard %d of %d", i, n);
         start_at(f, i, i, "", text);

@@ -294,7 +294,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_address *urls, size_t n_urls,
                    .number = threads != NULL ? threads->number + 1 : 0,
                    .alarm_ns = UINT64_MAX };
     threads = t;
-    io->wake_fd = FIRST_FD + t->number;
+    io->wake_fd = io->move_fd = FIRST_FD + t->number;
     schedule(t, sim_draw(running->s, SIM_MS));
     sim_enter(before);
     return PD_OK;

@@ -35,15 +35,7 @@ double patient(double seconds)
 #endif
 }
 
-/* The arguments of a daemon. */
-typedef struct daemon_arguments {
-    const char *argv[MAX_FLAGS];
-    char path[4096], listen[128];
-} daemon_arguments;
-
-/* Returns a port of 127.0.0.1 that the kernel gives to nobody else while this process lives, so that a daemon can be
- * killed and started again on it: a socket stays bound to it, and does not listen. */
-static int reserve_port(void)
+int reserve_port(void)
 {
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t size = sizeof address;
@@ -55,6 +47,12 @@ static int reserve_port(void)
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
     return ntohs(address.sin_port);
 }
+
+/* The arguments of a daemon. */
+typedef struct daemon_arguments {
+    const char *argv[MAX_FLAGS];
+    char path[4096], listen[128];
+} daemon_arguments;
 
 /* Returns the flag, or, if it lets the daemon listen on any port, the same flag with a port that is reserved. */
 static const char *with_port(daemon_arguments *a, const char *flag)

@@ -14,8 +14,13 @@ typedef struct test_daemon {
     char log[64]; /* file that receives the daemon's output; daemon_stop removes it */
 } test_daemon;
 
+/* Returns a port of 127.0.0.1 that the kernel gives to nobody else while this process lives, so that a daemon can be
+ * killed and started again on it: a socket stays bound to it, and does not listen. */
+int reserve_port(void);
+
 /* Starts $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL: none) and waits until it listens. Adds --listen
- * 127.0.0.1:0 unless a flag begins with "--listen". Fails the test if the daemon does not listen. */
+ * 127.0.0.1:0 unless a flag begins with "--listen"; port 0 of 127.0.0.1 becomes one that is reserved. Fails the test if
+ * the daemon does not listen. */
 test_daemon *daemon_start(const char *const *flags);
 /* Starts the daemon as daemon_start does, but waits until its log has `text`, since it does not listen for workers yet.
  * Its port and URL are not set. */

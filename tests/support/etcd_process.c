@@ -16,19 +16,6 @@
 #include "daemon_process.h"
 #include "pki.h"
 
-int free_port(void)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 /* Returns the program: a path, or a name that is looked up. */
 static const char *program(void)
 {
@@ -140,8 +127,8 @@ static test_etcd *make(int n, const char *scheme)
     strcpy(etcd->folder, "/tmp/paramd-etcd-XXXXXX");
     assert_non_null(mkdtemp(etcd->folder));
     for (int i = 0; i < n; i++) {
-        etcd->port[i] = free_port();
-        etcd->peer_port[i] = free_port();
+        etcd->port[i] = reserve_port();
+        etcd->peer_port[i] = reserve_port();
         snprintf(etcd->engine + strlen(etcd->engine), sizeof etcd->engine - strlen(etcd->engine), "%s%s://127.0.0.1:%d",
                  i > 0 ? "," : "", scheme, etcd->port[i]);
     }

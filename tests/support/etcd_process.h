@@ -18,9 +18,6 @@ typedef struct test_etcd {
     char engine[200]; /* for cluster.engine */
 } test_etcd;
 
-/* Returns a port of this machine that was free a moment ago. */
-int free_port(void);
-
 /* Returns whether etcd is installed, or the environment variable PARAMD_TEST_ETCD names its program. A test without it
  * calls skip(). */
 bool etcd_is_there(void);

@@ -276,6 +276,22 @@ TEST(a_shard_that_has_moved_is_connected_at_its_new_place_at_once, world *w)
     assert_false(w->p->core->link.welcomed);
 }
 
+/* The owner sleeps: the kernel of its machine accepts a connection, and nobody reads the Hello. */
+TEST(a_core_that_waits_for_a_welcome_goes_to_the_new_place_first, world *w)
+{
+    join(w);
+    pd_core_down(w->p->core, w->p->now, "the server is silent");
+    w->p->now = pd_core_next(w->p->core);
+    peer_connect(w->p);
+    learn(w, "tcp://b:9", 8);
+    assert_true(pd_core_follow(w->p->core, w->p->now));
+    assert_true(w->p->core->setup.urls > 1); /* there are addresses that the user has named */
+    pd_core_down(w->p->core, w->p->now, "dropped");
+    assert_string_equal(next_address(w->p), "tcp://b:9");
+    pd_core_down(w->p->core, w->p->now, "connection refused");
+    assert_string_not_equal(next_address(w->p), "tcp://b:9");
+}
+
 TEST(a_core_that_waits_for_its_next_attempt_goes_to_the_new_place_now, world *w)
 {
     join(w);
