@@ -81,11 +81,11 @@ void backward(void *model, void *batch, pd_item *items);
 """
 
 # In place of paramd: starts it on a free port, sees that it listens, and stops it. Prints and checks what paramd does.
-# A test that a document runs starts the daemon itself, on port 0.
+# A test that a document runs starts the daemon itself, on a port that it has reserved.
 DAEMON = """#!/bin/bash
 case " $* " in
     *" --check-config "* | *" --print-config "* | *" --version "*) exec {bin}/paramd "$@" ;;
-    *" --listen 127.0.0.1:0 "*) exec {bin}/paramd "$@" ;;
+    *" --listen 127.0.0.1:0 "* | *" --listen=127.0.0.1:"*) exec {bin}/paramd "$@" ;;
 esac
 port=$(mktemp -u)
 {bin}/paramd "$@" --server-listen=127.0.0.1:0 --server-port-file="$port" &
