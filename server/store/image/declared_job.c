@@ -346,7 +346,7 @@ static int use_map(pd_job *job, const pd_declared_job *d, pd_error *err)
     if (d->shards <= 1 || d->spreads) return PD_OK;
     if ((map.portions = malloc((d->n_portions + 1) * sizeof *map.portions)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its map", job->steps.name);
-    memcpy(map.portions, d->portions, d->n_portions * sizeof *map.portions);
+    if (d->n_portions > 0) memcpy(map.portions, d->portions, d->n_portions * sizeof *map.portions);
     pd_planning_use_map(job, &map);
     return PD_OK;
 }
