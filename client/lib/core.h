@@ -462,7 +462,7 @@ typedef struct pd_core_config {
     size_t urls;           /* number of addresses */
     /* the addresses; borrowed as long as the core lives; NULL: error texts name no address */
     const struct pd_address *addresses;
-    /* addresses of any shards that the user has named; borrowed. NULL: `addresses` are all */
+    /* addresses that the user has named for the whole cluster; borrowed. NULL: none but `addresses` */
     const struct pd_address *named;
     size_t n_named;
 } pd_core_config;

@@ -63,12 +63,12 @@ typedef struct pd_shards {
     bool *coupled; /* since the parameters were declared: the shard has other parameters than model state */
     bool *over[PD_SHARDS_CALLS]; /* for each shard: it has answered the call, which other shards have not yet */
     bool any_rank;               /* shard 0 chooses the rank */
-    bool open_sets; /* since the parameters were declared: each shard decides alone which ranks count in its steps */
-    bool agreed;    /* the last pd_client_declare has found all shards at one step, or brought them to one */
-    double missing_since; /* when that was first so */
+    bool open_sets;   /* since the parameters were declared: each shard decides alone which ranks count in its steps */
+    bool agreed;      /* the last pd_client_declare has found all shards at one step, or brought them to one */
     unsigned missing; /* number of times that a step to which all shards can go was not found, since the search began */
-    double uneven;    /* time since which the shards have been seen at different steps; 0: they are at one */
-    bool confirms;    /* pd_client_sync: all shards have said that the step is durable, and are asked once more */
+    double missing_since; /* when it was first not found */
+    double uneven;        /* time since which the shards have been seen at different steps; 0: they are at one */
+    bool confirms;        /* pd_client_sync: all shards have said that the step is durable, and are asked once more */
     /* pd_client_sync: its step; the step that all shards are asked for, since some are ahead of it; 0: its own */
     uint64_t sync_step, sync_target;
     bool seeks; /* that has lasted too long, so pd_shards_find_common brings all shards to one step */

@@ -19,7 +19,7 @@ typedef struct pd_cluster_shard {
     char http[PD_CLUSTER_URL]; /* the last owner's HTTP address; "": it has none */
     uint64_t life;             /* number of the copy of the state that the last owner has */
     uint64_t tenure;           /* number of the present owner; 0: there is none */
-    uint64_t last_tenure;      /* number of the last owner, also when it is gone; 0: not known */
+    uint64_t last_tenure;      /* that of the newest owner, which may be gone; 0: not known */
     bool alive;                /* there is an owner: its lease has not ended */
     uint64_t lease_ms;         /* ms until the lease ends, if the owner is this daemon; otherwise 0 */
 } pd_cluster_shard;

@@ -34,7 +34,7 @@ typedef struct request {
     bool failed;            /* a try has ended without an answer that counts */
     bool logs_in;           /* the try asks for a token, before the request itself */
     bool refused;           /* this member has refused the token of an earlier try */
-    uint64_t token;         /* number of the token that the try has */
+    uint64_t token;         /* number of the token with which the try was begun (pd_etcd_login) */
     struct curl_slist *headers;
     const char *path;
     char body[PD_ETCD_BODY], url[MEMBER_URL + 32];

@@ -23,7 +23,7 @@ typedef struct pd_etcd_login {
     char *body;       /* the request for a token: JSON; NULL: there is no user */
     char *header;     /* the header of requests that has the token; NULL: there is none */
     bool open;        /* etcd has said that it asks for no password now */
-    uint64_t number;  /* number of tokens so far; of the present one */
+    uint64_t number;  /* number of the newest token: the first one has 1 */
 } pd_etcd_login;
 
 /* Prepares the request for a token. Borrows `user`, and copies the password. PD_INVALID_ARGUMENT: a text is empty, too

@@ -100,8 +100,8 @@ void pd_checkpoint_picker_free(pd_checkpoint_picker *picker); /* accepts NULL */
 
 /* Lists the steps of a job's checkpoints up to `step`. `list` has the names in the job's directory. */
 void pd_checkpoint_list_kept(pd_kept_steps *kept, const pd_step_list *list, uint64_t step);
-/* Fills in what a checkpoint that was read says of the others, and of the WAL: `kept`, `oldest_record`
- * and `ended_record`. */
+/* Fills in which other checkpoints the job has (image->kept), and which steps its WAL has (image->oldest_record and
+ * ended_record). */
 void pd_checkpoint_describe(pd_checkpoint_image *image, const pd_disk *disk, const char *job_dir,
                             const pd_step_list *list);
 

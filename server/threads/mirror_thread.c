@@ -7,6 +7,7 @@
 #include "state_dir.h"
 #include "thread.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -190,8 +191,10 @@ static int look_for_jobs(pd_mirror_thread *m, pd_error *err)
 static uint64_t tenure_of(void *arg)
 {
     const pd_mirror_thread *m = arg;
+    uint64_t tenure = atomic_load(m->tenure);
 
-    return atomic_load(m->tenure);
+    assert(tenure > 0); /* the thread starts when this daemon is the owner; 0 would fence off every later one */
+    return tenure;
 }
 
 /* Makes, checks and locks the mirror's directory, keeps earlier owners out of it, and looks what is there. */

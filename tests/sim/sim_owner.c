@@ -24,7 +24,7 @@ struct sim_owner {
     uint64_t late_ms;    /* time until which the engine's answers are under way */
     uint64_t cut_off_ns; /* time until which the daemon does not reach the engine */
     bool apart;          /* nor do other daemons reach it */
-    uint64_t down_ns;    /* how long the daemon stays down when it is killed next; 0: a moment */
+    uint64_t down_ns;    /* time from its next kill until it starts again; 0: a short one is drawn */
     bool lost;           /* another daemon has its shard: its process ends */
     bool gets;           /* it gets the state of the chosen shard */
     bool answers;        /* the last owner of that shard has answered */

@@ -31,7 +31,7 @@ void sim_owners_describe(const sim *s);
 
 /* Takes part in a fault of these kinds: SIM_SLEEP, SIM_CUT_OFF, SIM_ENGINE_AWAY. */
 void sim_owner_hurt(sim_server *server, const sim_fault *fault);
-/* Notes how long the server stays down when it is killed next. 0: a moment. */
+/* Notes the time from the server's next kill until it starts again. 0: a short one is drawn. */
 void sim_owner_note_down(sim_server *server, uint64_t ns);
 /* Returns whether the server's process has ended, and none has started since. */
 bool sim_owner_is_down(const sim_server *server);

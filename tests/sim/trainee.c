@@ -268,7 +268,7 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
 
 /* ---- the start ---- */
 
-/* Writes the addresses of all shards, or, if there are spares, those of all daemons, any of which knows the others. */
+/* Writes the addresses of all shards; where there are spares, those of all daemons: a worker may name any of them. */
 static void write_urls(const sim_trainee *t, char urls[SIM_SERVERS * 32])
 {
     const sim_plan *plan = t->s->plan;

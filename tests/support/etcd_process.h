@@ -25,8 +25,8 @@ bool etcd_is_there(void);
 test_etcd *etcd_start(int n);
 /* Starts one member that speaks TLS. Does not wait until it answers. */
 test_etcd *etcd_start_secure(void);
-/* Starts one member that asks for users and passwords: the user "paramd" has the password "open sesame", which the file
- * `password` in the folder has, too, and may use keys that begin with /paramd/. */
+/* Starts one member that asks for users and passwords. The user "paramd" may use keys that begin with /paramd/;
+ * the file `password` in the folder has the password. */
 test_etcd *etcd_start_with_users(void);
 /* Kills all members with SIGKILL, and removes the folder. Accepts NULL. */
 void etcd_end(test_etcd *etcd);

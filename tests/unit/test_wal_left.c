@@ -1,5 +1,5 @@
-/* Tests a shard whose stream of steps has ended with an error of the disk: other shards may have to go back to steps of
- * the records that it has left. */
+/* Tests that a shard whose stream of steps has ended with an error of the disk keeps the records before the error:
+ * other shards may have to go back to their steps. */
 #include "test.h"
 #include "checkpoint_policy.h"
 #include "cluster.h"
