@@ -35,6 +35,7 @@ sys.path.insert(0, "client/python/examples")
 import char_lm
 
 import paramd
+import paramd.torch
 
 LRS = (0.016, 0.032, 0.064)
 BETAS = ((0.9, 0.999), (0.9, 0.99), (0.9, 0.95), (0.8, 0.99), (0.7, 0.99), (0.6, 0.99))
@@ -42,6 +43,7 @@ DECAYS = (0.01, 0.1, 0.3)
 STEPS, BATCH, SEEDS = 400, 64, (0, 1, 2)
 SHARES = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0, 1.1, 1.25)
 Record = dict[str, Any]
+example_optimizer = char_lm.make_optimizer
 
 
 def muon(steps: int) -> Record:
@@ -51,6 +53,7 @@ def muon(steps: int) -> Record:
 
 
 # Settings of optimizers that the example has not, for a number of steps, and the rates of which the best one is taken.
+# NAME+OPTION is the optimizer NAME with an option.
 # Bases are refreshed every 5 steps, as shampoo's roots in the example.
 MORE: dict[str, tuple[Callable[[int], Record], tuple[float, ...]]] = {
     "soap": (lambda _: {"betas": (0.8, 0.95), "precondition_frequency": 5, "weight_decay": 0.1},
@@ -62,7 +65,23 @@ MORE: dict[str, tuple[Callable[[int], Record], tuple[float, ...]]] = {
     "mars": (lambda _: {"betas": (0.8, 0.95), "weight_decay": 0.01, "lr_1d": 0.032, "weight_decay_1d": 0.01},
              (0.016, 0.032, 0.064)),
     "muon": (muon, (0.02, 0.04, 0.08)),
+    # The rate of hidden matrices, an angle. The others have soap's own best rate.
+    "soap+hyperball": (lambda _: {"betas": (0.8, 0.95), "precondition_frequency": 5, "weight_decay": 0,
+                                  "hyperball": True, "others": {"lr": 0.032, "weight_decay": 0.1}},
+                       (0.016, 0.032, 0.064, 0.128)),
 }
+
+
+def make_optimizer(model: torch.nn.Module, name: str, hypers: Record) -> torch.optim.Optimizer:
+    """Returns what the example's function returns. `others` in hypers: options that hyperball's guide gives to all but
+    the hidden matrices."""
+    if "others" not in hypers:
+        return example_optimizer(model, name, hypers)
+    hidden = [p for n, p in model.named_parameters() if n.startswith("layers.") and p.dim() == 2]
+    others = [p for p in model.parameters() if all(p is not h for h in hidden)]
+    own = {key: value for key, value in hypers.items() if key != "others"}
+    groups = [{"params": hidden}, {"params": others, "hyperball": False, **hypers["others"]}]
+    return paramd.torch.Optimizer(groups, name, model=model, **own)
 
 
 class OutOfTime(Exception):
@@ -96,6 +115,7 @@ class Trainings:
         """Returns the last record of a training, which is done unless it is in the log. changes: other settings.
         OutOfTime: no more trainings begin."""
         settings = settings_of(optimizer, steps, **changes)
+        optimizer = optimizer.split("+")[0]
         key = (optimizer, json.dumps(settings), BATCH, seed, steps)
         if key not in self.ends:
             if time.monotonic() > self.end_at:
@@ -103,6 +123,7 @@ class Trainings:
             os.environ.update(PARAMD_URL=self.url, PARAMD_JOB=f"{optimizer}-{steps}-{seed}-{len(self.ends)}")
             args = argparse.Namespace(optimizer=optimizer, batch=BATCH, seed=seed, steps=steps, every=50)
             char_lm.SETTINGS.setdefault(optimizer, {})      # the example trains what is in its table
+            char_lm.make_optimizer = make_optimizer
             curve = char_lm.train(args, **settings)
             with open(self.path, "a", encoding="utf-8") as file:
                 file.writelines(json.dumps(point) + "\n" for point in curve)
