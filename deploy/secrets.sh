@@ -18,6 +18,7 @@ paramctl=${PARAMCTL:-$here/../build/release/bin/paramctl}
     echo "secrets.sh: there is no paramctl: build it, install the package paramd, or set PARAMCTL" >&2
     exit 1
 }
+paramctl=$(realpath "$paramctl")
 
 umask 077
 mkdir -p "$folder"
