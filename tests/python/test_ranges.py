@@ -18,7 +18,8 @@ FOR_MATRICES = ["muon lr=0.02 normuon=yes", "muon lr=0.02 form=keller hyperball=
                 "soap lr=0.01 orthogonalize=yes hyperball=yes precondition_frequency=3",
                 "kl_shampoo lr=0.01 precondition_frequency=3 orthogonalize=yes polynomial=polar_express",
                 "kron dQ=QUAD merge_small_dims=no block_size=16 learning_rate=0.01 root_delay=1",
-                "kron dQ=Q0.5EQ1.5 merge_small_dims=no learning_rate=0.01"]
+                "kron dQ=Q0.5EQ1.5 merge_small_dims=no learning_rate=0.01",
+                "kron dQ=QEP merge_small_dims=no learning_rate=0.01 preconditioner_init_scale=auto"]
 
 
 def range_of(shape, rank, world):
