@@ -28,7 +28,7 @@ TEST(the_number_of_threads_does_not_change_a_bit)
                                          "preconditioner_update_probability=0.5 block_size=20 root_delay=2 b1=0",
                                          "preconditioner_update_probability=1 root_delay=1 block_size=16 "
                                          "mu_dtype=bfloat16 whiten_grad=no" };
-    static const pd_shape shapes[] = { { 2, { 300, 70 } }, { 3, { 20, 37, 21 } } };
+    static const pd_shape shapes[] = { { 2, { 130, 70 } }, { 3, { 12, 37, 21 } } };
 
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int i = 0; i < RULES; i++) {
