@@ -354,6 +354,8 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* gpa lr=0.01 weight_decay=0.1" });
     check(&(course){ .rules = "* muon normuon=yes mu_dtype=bfloat16 hyperball=yes" });
     check(&(course){ .rules = "* soap hyperball=yes precondition_frequency=3 root_delay=2" });
+    check(&(course){ .rules = "* kl_shampoo using_klsoap=yes hyperball=yes precondition_frequency=3 root_delay=2" });
+    check(&(course){ .rules = "* soap orthogonalize=yes block_size=8 exp_avg_dtype=bfloat16 basis_dtype=bfloat16" });
     check(&(course){ .rules = "* shampoo hyperball=yes precondition_frequency=3 root_delay=2 grafting_config=Adam" });
 }
 
