@@ -619,7 +619,7 @@ double pd_kron_whiten_flops(const pd_kron_block *block, pd_kron_rule rule)
 static double products_of(pd_kron_rule rule)
 {
     switch (rule) {
-    case PD_KRON_QEP: return 4;   /* two for T1, one for T2, one of their difference and the factor */
+    case PD_KRON_QEP:             /* two for T1, one for T2, one of their difference and the factor */
     case PD_KRON_PRO4P: return 4; /* one for the step, three for a rotation */
     case PD_KRON_PRO: return 3;
     case PD_KRON_QUAD:

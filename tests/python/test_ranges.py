@@ -19,8 +19,9 @@ FOR_MATRICES = ["muon lr=0.02 normuon=yes", "muon lr=0.02 form=keller hyperball=
                 "soap lr=0.01 block_size=8 precondition_frequency=3",
                 "soap lr=0.01 orthogonalize=yes hyperball=yes precondition_frequency=3",
                 "kl_shampoo lr=0.01 precondition_frequency=3 orthogonalize=yes polynomial=polar_express",
-                "shampoo semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo lr=0.01 max_preconditioner_dim=8 "
-                "iterate_averaging_config.train_interp_coeff=0.8 iterate_averaging_config.eval_interp_coeff=0.9",
+                "shampoo semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo lr=0.01 "
+                "max_preconditioner_dim=8 iterate_averaging_config.train_interp_coeff=0.8 "
+                "iterate_averaging_config.eval_interp_coeff=0.9",
                 "kron dQ=QUAD merge_small_dims=no block_size=16 learning_rate=0.01 root_delay=1",
                 "kron dQ=Q0.5EQ1.5 merge_small_dims=no learning_rate=0.01",
                 "kron dQ=QEP merge_small_dims=no learning_rate=0.01 preconditioner_init_scale=auto"]
@@ -44,7 +45,7 @@ def part(tensors, rank, world):
 
 
 def train(url, job, rule, rank, world, found, errors):
-    """Trains as one rank on its ranges, and puts its weights after each step into `found`, and at last those to evaluate
+    """Trains as one rank on its ranges. Puts its weights after each step into `found`, and at last those to evaluate
     with."""
     try:
         with paramd.Client(url, job=job, rank=rank, world_size=world, rules=f"* {rule}") as client:

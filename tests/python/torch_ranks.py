@@ -43,8 +43,8 @@ def _run(work, rank, n, folder, arguments):
 
 
 def sharded(rank, n, url, job, row, hypers, mesh_shape):
-    """Trains with fully_shard, each rank with data of its own. Returns whole gradients of each step, the weights that are
-    trained, those to evaluate with, and how many shards of this rank are empty."""
+    """Trains with fully_shard, each rank with data of its own. Returns whole gradients of each step, the weights that
+    are trained, those to evaluate with and the first again, and how many shards of this rank are empty."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
