@@ -309,17 +309,15 @@ static void fit_diagonal(const fit_work *w, float *q)
     }
 }
 
-/* The function that computes q - s (c - t q) for one row: q is the row of a factor, c that of its product with T1. */
-PD_CLONES(void, step_row, (float *to, const float *q, const float *restrict c, float s, float t, int64_t n),
-          (to, q, c, s, t, n))
+/* Subtracts s (c - t q) from q, a row of a factor, where c is that of its product with T1. */
+PD_CLONES(void, step_row, (float *restrict q, const float *restrict c, float s, float t, int64_t n), (q, c, s, t, n))
 {
-    for (int64_t i = 0; i < n; i++) to[i] = q[i] - s * (c[i] - t * q[i]);
+    for (int64_t i = 0; i < n; i++) q[i] -= s * (c[i] - t * q[i]);
 }
 
-static void step_rows(pd_mat to, pd_mat Q, pd_mat C, float s, float t)
+static void step_rows(pd_mat Q, pd_mat C, float s, float t)
 {
-    for (int64_t i = 0; i < Q.rows; i++)
-        step_row(to.at + i * to.stride, Q.at + i * Q.stride, C.at + i * C.stride, s, t, Q.cols);
+    for (int64_t i = 0; i < Q.rows; i++) step_row(Q.at + i * Q.stride, C.at + i * C.stride, s, t, Q.cols);
 }
 
 static void symmetrize(pd_mat A)
@@ -497,7 +495,7 @@ static void fit_from_matrices(const fit_work *w, pd_mat Q)
     s = step_of(w->fit, bound_of(sum, largest_on_diagonal(sum), w->normals, C.at, w->memory), w->L, w->to_L);
     if (w->fit->rule == PD_KRON_EQ_PSGD) clear_below(difference);
     pd_block_multiply(C, difference, PD_AS_IS, Q, PD_AS_IS);
-    step_rows(Q, Q, C, s, 0);
+    step_rows(Q, C, s, 0);
 }
 
 /* Updates a matrix Q from T1 and T2, where T2 is a multiple of the identity. */
@@ -512,14 +510,14 @@ static void fit_from_multiple(const fit_work *w, pd_mat Q)
     if (rule == PD_KRON_QUAD) s /= 2;
     if (rule != PD_KRON_QEQ) {
         pd_block_multiply(C, T1, PD_AS_IS, Q, PD_AS_IS);
-        step_rows(Q, Q, C, s, T2);
+        step_rows(Q, C, s, T2);
     }
     if (rotates(rule)) {
         (rule == PD_KRON_PRO ? rotate : rotate_on)(Q, w->normals + PROBES * n, w->memory);
         return;
     }
     pd_block_multiply(C, Q, PD_AS_IS, T1, PD_AS_IS);
-    step_rows(Q, Q, C, s, T2);
+    step_rows(Q, C, s, T2);
     if (rule != PD_KRON_QEQ) symmetrize(Q);
 }
 
