@@ -76,8 +76,10 @@ static const pd_hyper kron_hypers[] = {
                     "dimensions that always get a diagonal factor: none, the largest one, or all", false },
     [FACTOR_RATE] = { "preconditioner_lr", PD_REAL, 0.1, 0, INFINITY, NULL,
                       "step size of the factors; 0.01 to 0.5 is reasonable", true },
-    [INIT_SCALE] = { "preconditioner_init_scale", PD_REAL, 1, 0, 1e30, NULL,
-                     "initial scale of the preconditioner, the product of its factors; above 0", false },
+    [INIT_SCALE] = { "preconditioner_init_scale", PD_REAL, 1, PD_KRON_AUTO, 1e30, "auto",
+                     "initial scale of the preconditioner, the product of its factors, above 0; auto: from the "
+                     "parameter's first gradient",
+                     false },
     [MU_DTYPE] = { "mu_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "storage type of the momentum", false },
     [MU_ROUNDING] = { "mu_rounding", PD_CHOICE, ROUNDED_EAGERLY, 0, 0, "eager|jit",
                       "how b1 times a bfloat16 momentum is rounded: eager: to bfloat16, as JAX does operation by "
@@ -121,9 +123,9 @@ static const pd_hyper kron_hypers[] = {
     [SKIP_ZERO] = { "skip_zero_updates", PD_FLAG, 0, 0, 1, NULL,
                     "do not update factors while the momentum is all zeros (upstream updates them, and they grow)",
                     true },
-    [UPDATE_RULE] = { "dQ", PD_CHOICE, PD_KRON_EQ, 0, 0, "EQ|QUAD|QUAD4P|Q0.5EQ1.5",
-                      "how factors are updated; EQ: triangular factors, as distributed_kron; QUAD, QUAD4P, Q0.5EQ1.5 "
-                      "(PRO): full matrices, as psgd_torch, with its momentum, damping and clips",
+    [UPDATE_RULE] = { "dQ", PD_CHOICE, PD_KRON_EQ, 0, 0, "EQ|QUAD|QUAD4P|Q0.5EQ1.5|PRO4P|QEP|QEQ|EQ_psgd",
+                      "how factors are updated; EQ: triangular factors, as distributed_kron; others (Q0.5EQ1.5 is PRO) "
+                      "as psgd_torch, with its momentum, damping and clips; EQ_psgd: what it calls EQ",
                       false },
     [BETA_L] = { "betaL", PD_REAL, 0.9, 0, 1, NULL,
                  "decay of the smoothness number by which the step of a factor is divided" NEWER, true },
@@ -169,16 +171,16 @@ static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error 
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "b1 of kron cannot change from %g to %g while the job runs: only between values above 0",
                        declared->value[B1], h[B1]);
-    if (h[INIT_SCALE] <= 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_init_scale of kron must be above 0, got %g",
+    if (h[INIT_SCALE] <= 0 && h[INIT_SCALE] != PD_KRON_AUTO)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_init_scale of kron must be above 0, or auto, got %g",
                        h[INIT_SCALE]);
     if (!is_probability(h[PROBABILITY], (now->scheduled >> PROBABILITY & 1) != 0))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g",
                        h[PROBABILITY]);
-    if (h[UPDATE_RULE] == PD_KRON_QUAD4P && h[PRECOND_DTYPE] != 0)
+    if (pd_kron_rule_fits_p((pd_kron_rule)h[UPDATE_RULE]) && h[PRECOND_DTYPE] != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT,
-                       "dQ=QUAD4P of kron needs factors in float32: set precond_dtype=float32, or dQ=QUAD");
+                       "dQ=QUAD4P and PRO4P of kron need factors in float32: set precond_dtype=float32, or dQ=QUAD");
     if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
         return pd_fail(err, PD_INVALID_ARGUMENT,
                        "root_delay of kron: expected at most %.0f, the steps between two updates of the factors "
@@ -194,7 +196,7 @@ static const char *kron_warning(const pd_hypers *declared)
                : NULL;
 }
 
-enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_FACTORS, PHASE_PRECONDITION, PHASE_UPDATE };
+enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_PREPARE, PHASE_FACTORS, PHASE_PRECONDITION, PHASE_UPDATE };
 
 /* The arguments of the functions that update the momentum of n elements. */
 typedef struct momentum {
@@ -215,6 +217,24 @@ PD_CLONES(double, sum_of_sizes, (const float *x, int64_t n), (x, n))
     for (; i + 16 <= n; i += 16)
         for (int k = 0; k < 16; k++) lane[k] += (double)fabsf(x[i + k]);
     for (int k = 0; i < n; i++, k++) lane[k] += (double)fabsf(x[i]);
+    for (int k = 0; k < 16; k++) sum += lane[k];
+    return sum;
+}
+
+PD_CLONES(double, sum_of_fourth_powers, (const float *x, int64_t n), (x, n))
+{
+    double lane[16] = { 0 }, sum = 0;
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++) {
+            double square = (double)x[i + k] * (double)x[i + k];
+            lane[k] += square * square;
+        }
+    for (int k = 0; i < n; i++, k++) {
+        double square = (double)x[i] * (double)x[i];
+        lane[k] += square * square;
+    }
     for (int k = 0; k < 16; k++) sum += lane[k];
     return sum;
 }
@@ -284,6 +304,7 @@ static void follow_gradient(const pd_unit *unit)
     };
 
     unit->partial[0] = update_momentum(&m);
+    unit->partial[1] = unit->hyper[INIT_SCALE] == PD_KRON_AUTO ? sum_of_fourth_powers(m.gradient, m.n) : 0;
     if (own->fitted != own->x)
         memcpy(unit->slot[own->fitted] + unit->first, m.gradient, (size_t)unit->n * sizeof(float));
 }
@@ -353,15 +374,40 @@ static bool is_bfloat16(const pd_plan *plan)
     return plan->slots[own->q].storage == PD_STORE_BF16;
 }
 
-static void balance(const pd_unit *unit)
+/* Returns with which scale a parameter begins that has preconditioner_init_scale=auto: that of psgd_torch, which takes
+ * the largest gradient of all parameters. Its eighth root of fourth powers is about 1 over the root of the gradient's
+ * size, so that updates come to about 1. */
+static double scale_of(const pd_unit *unit)
+{
+    double mean = unit->total[PHASE_MOMENTUM][1] / (double)unit->plan->elements;
+
+    return pow(mean + pow(unit->hyper[NOISE], 4), -0.125);
+}
+
+/* Makes multiples of the identity of factors that are zero: no gradient but this one has reached them. A scale that is
+ * not finite leaves them to the next gradient. */
+static void begin_factors(const pd_unit *unit, const pd_kron_block *block, float *const *Q)
+{
+    const pd_kron_own *own = unit->plan->own;
+    float fill = (float)pd_kron_fill(own->rule, scale_of(unit), block->rank);
+
+    for (int d = 0; d < block->rank && isfinite(fill); d++) {
+        int64_t step = block->diagonal[d] ? 1 : block->side[d] + 1;
+        if (Q[d][0] != 0) continue;
+        for (int64_t i = 0; i < block->side[d]; i++) Q[d][i * step] = fill;
+    }
+}
+
+static void prepare_factors(const pd_unit *unit)
 {
     const pd_kron_own *own = unit->plan->own;
     pd_kron_block block = pd_kron_block_of(unit->plan, unit->index);
     float *Q[PD_MAX_RANK];
 
-    if (unit->slot[own->decision][DECIDED_BALANCE] == 0 || own->rule != PD_KRON_EQ) return;
     find_factors(unit->plan, unit->index, unit->slot, Q);
-    pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
+    if (unit->hyper[INIT_SCALE] == PD_KRON_AUTO) begin_factors(unit, &block, Q);
+    if (unit->slot[own->decision][DECIDED_BALANCE] != 0 && own->rule == PD_KRON_EQ)
+        pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
 }
 
 /* The inputs from which an update of one block's factors is computed. */
@@ -452,7 +498,7 @@ static void fit_factors(const factor_update *u, float *H, float *const *Q, float
 
     draw_probe(u, memory, normals);
     add_damping(H, memory, (float)u->hyper[NOISE], n);
-    pd_kron_fit_factors(&block, &fit, H, memory + n, Q, L, to, to_L, memory + pd_floats_padded(normals));
+    pd_kron_fit_factors(&block, &fit, H, memory, Q, L, to, to_L, memory + pd_floats_padded(normals));
 }
 
 /* Computes the update of a block's factors: multipliers, or, with a rule other than PD_KRON_EQ, new factors and then
@@ -673,9 +719,9 @@ const pd_optimizer_ops pd_kron = {
     .gradient_most = PD_PRODUCT_MOST,
     .phases  = {
         [PHASE_MOMENTUM]     = { .name = "momentum", .kind = PD_RANGES, .run = follow_gradient,
-                                 .fold = { PD_FOLD_SUM } },
+                                 .fold = { PD_FOLD_SUM, PD_FOLD_SUM } },
         [PHASE_DECIDE]       = { .name = "decide", .kind = PD_WHOLE, .run = decide },
-        [PHASE_BALANCE]      = { .name = "balance", .kind = PD_BLOCKS, .run = balance },
+        [PHASE_PREPARE]      = { .name = "prepare factors", .kind = PD_BLOCKS, .run = prepare_factors },
         [PHASE_FACTORS]      = { .name = "update factors", .kind = PD_BLOCKS, .run = update_factors,
                                  .skip = updates_by_tasks },
         [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition,

@@ -302,15 +302,25 @@ static void follow(pd_slot_spec *spec, const draft *d, int dim)
         spec->follows[1] = (int8_t)(d->scanned + d->merged.first[dim]);
 }
 
+double pd_kron_fill(pd_kron_rule rule, double scale, int rank)
+{
+    return pow(scale, (pd_kron_rule_fits_p(rule) ? 2.0 : 1.0) / rank);
+}
+
+static pd_kron_rule rule_of(const draft *d)
+{
+    return (pd_kron_rule)d->h[UPDATE_RULE];
+}
+
 static int add_factor(pd_plan *plan, const draft *d, int dim)
 {
     int64_t side = d->cut.side[dim];
-    double power = d->h[UPDATE_RULE] == PD_KRON_QUAD4P ? 2 : 1; /* its factor is a P = Q'Q */
+    double scale = d->h[INIT_SCALE];
     pd_slot_spec Q = { .name = "Q",
                        .number = dim,
                        .shape = { .rank = 2, .dim = { (int64_t)plan->n_blocks, side } },
                        .share = PD_SHARE_ITEM,
-                       .fill = (float)pow(d->h[INIT_SCALE], power / d->merged.shape.rank),
+                       .fill = scale == PD_KRON_AUTO ? 0 : (float)pd_kron_fill(rule_of(d), scale, d->merged.shape.rank),
                        .storage = storage_of(d->h[PRECOND_DTYPE]) };
 
     if (!d->merged.diagonal[dim]) {
@@ -413,7 +423,7 @@ static void keep(pd_plan *plan, const draft *d, int declared_rank)
     own->other = -1;
     own->scanned = d->scanned;
     own->rank = d->merged.shape.rank;
-    own->rule = (pd_kron_rule)d->h[UPDATE_RULE];
+    own->rule = rule_of(d);
     own->probe = probe_of(d);
     own->pads = d->h[PARTITION] != 0 && d->h[PAD_BLOCKS] != 0 && own->rule == PD_KRON_EQ;
     own->in_step = d->h[LAX_MAP] != 0 && d->scanned > 0;

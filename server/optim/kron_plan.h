@@ -48,6 +48,10 @@ enum {
     CLIP_ELEMENT
 };
 
+/* Value of preconditioner_init_scale that takes the scale from a parameter's first gradient, "auto". Factors are zero
+ * until then. */
+#define PD_KRON_AUTO (-1.0)
+
 /* kron's own struct in a parameter's plan, to which plan->own points. plan->shape has the scanned dimensions, which
  * count layers, and then the other dimensions, merged. Blocks are numbered layer by layer. */
 typedef struct pd_kron_own {
@@ -83,6 +87,9 @@ typedef struct pd_kron_own {
 enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };
 
 int pd_kron_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err);
+/* Returns the elements on the diagonal of `rank` factors that are multiples of the identity, where `scale` is that of
+ * their product, or with factors P = Q'Q the scale of the product of all Q. */
+double pd_kron_fill(pd_kron_rule rule, double scale, int rank);
 pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index);
 /* Returns how many floats of scratch memory a task needs that updates the factors of a block: for its random numbers
  * and its arithmetic. */

@@ -43,16 +43,22 @@ end_all() {
 }
 trap end_all EXIT
 
-# Lets the odd seeds use other optimizers with roots than the even ones.
-if [ $((seed % 2)) = 1 ]; then
-    roots='middle shampoo lr=0.02 max_preconditioner_dim=16 precondition_frequency=5 start_preconditioning_step=5
-        root_delay=3'
-else
-    roots='middle scalable_shampoo learning_rate=0.02 block_size=8 preconditioning_compute_steps=5
+# Three sets of optimizers, which the modes take in turn: the three modes with one seed have all of them.
+case $mode in rewind) turn=1 ;; log) turn=2 ;; *) turn=0 ;; esac
+case $(((seed + turn) % 3)) in
+0) rules=('embedding ademamix lr=0.01 alpha=8 alpha_warmup=50'
+    'middle scalable_shampoo learning_rate=0.02 block_size=8 preconditioning_compute_steps=5
         start_preconditioning_step=5 root_delay=4'
-fi
-job=(--rule 'embedding adamw lr=0.01' --rule "${roots//$'\n'/ }" --rule 'head kron learning_rate=0.01 root_delay=0'
-    --rule '* sgd lr=0.02 momentum=0.9' --option "seed=$seed" --option checkpoint_every=20 --option checkpoint_keep=2)
+    'head muon lr=0.02 hyperball=yes' '* schedule_free lr=0.01 warmup_steps=20') ;;
+1) rules=('embedding mars lr=0.01 last_grad_dtype=bfloat16'
+    'middle shampoo lr=0.02 max_preconditioner_dim=16 precondition_frequency=5 start_preconditioning_step=5
+        root_delay=3'
+    'head kron learning_rate=0.01 root_delay=0' '* sgd lr=0.02 momentum=0.9') ;;
+*) rules=('embedding gpa lr=0.01' 'middle soap lr=0.01 block_size=8 precondition_frequency=3 root_delay=2'
+    'head kl_shampoo lr=0.01 precondition_frequency=2 orthogonalize=yes' '* adamw lr=0.01') ;;
+esac
+job=(--option "seed=$seed" --option checkpoint_every=20 --option checkpoint_keep=2)
+for rule in "${rules[@]}"; do job+=(--rule "$(tr -s '\n ' ' ' <<< "$rule")"); done
 
 if [ "$mode" = log ]; then job+=(--option durability=log); fi
 # Jobs of several daemons in which parameters count their steps together take them as a whole.

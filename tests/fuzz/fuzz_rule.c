@@ -119,6 +119,7 @@ static void make_seeds(const char *folder)
         "?? kron dQ=QUAD4P merge_small_dims=no preconditioner_max_skew=1e9 grad_clip_max_amps=2,10 betaL=0 "
         "root_delay=1\n"
         "* kron dQ=Q0.5EQ1.5 whiten_grad=no damping=0 preconditioner_update_probability=0.5",
+        "?? kron dQ=PRO4P preconditioner_init_scale=auto\n? kron dQ=QEP root_delay=ready\n* kron dQ=EQ_psgd b1=0",
         "a* soap orthogonalize=yes polynomial=polar_express ns_steps=3 hyperball=yes block_size=3\n"
         "* kl_shampoo orthogonalize=yes using_klsoap=yes normalize_grads=yes root_delay=ready",
         "w* ademamix alpha=8 alpha_warmup=9 beta3_warmup=9 betas=0,0.9,0.99\n"

@@ -9,7 +9,8 @@ from torch_support import mlp, optimizer, ranks, row_loss, rows, same_bits, torc
 import paramd
 
 CASES = {"schedule_free": ("AdamWScheduleFree", {"lr": 1e-2, "warmup_steps": 3, "weight_decay": 0.1}),
-         "schedule_free_sgd": ("SGDScheduleFree", {"lr": 0.1, "momentum": 0.8})}
+         "schedule_free_sgd": ("SGDScheduleFree", {"lr": 0.1, "momentum": 0.8}),
+         "gpa": ("GPAAdamW", {"lr": 1e-2, "weight_decay": 0.1, "eval_interp_coeff": 0.9})}
 
 
 def take_steps(model, opt, steps):
@@ -131,13 +132,15 @@ def test_all_ranks_get_the_same_bits(daemon):
     assert same_bits(first, second)
 
 
-def test_a_state_of_upstreams_eval_mode_is_refused(daemon):
+@pytest.mark.parametrize("row", CASES)
+def test_a_state_of_upstreams_eval_mode_is_refused(daemon, row):
+    name, hypers = CASES[row]
     model, alone = mlp(), mlp()
-    theirs = upstream_optim.AdamWScheduleFree(alone.parameters(), lr=1e-2)
+    theirs = getattr(upstream_optim, name)(alone.parameters(), **hypers)
     theirs.train()
     take_steps(alone, theirs, range(3))
     theirs.eval()
-    opt = optimizer(model, daemon, "eval-mode", "schedule_free", lr=1e-2)
+    opt = optimizer(model, daemon, f"eval-mode-{row}", row, **hypers)
     with pytest.raises(paramd.InvalidArgument, match="eval mode"):
         opt.load_state_dict(theirs.state_dict())
 

@@ -8,7 +8,8 @@ import paramd
 
 
 def replay(daemon, job, row, hypers, history):
-    """Takes the same steps with one rank, from whole gradients."""
+    """Takes the same steps with one rank, from whole gradients. Returns the weights that are trained, and those to
+    evaluate with."""
     model = mlp()
     opt = optimizer(model, daemon, job, row, **hypers)
     opt.join()
@@ -16,8 +17,11 @@ def replay(daemon, job, row, hypers, history):
         for p, gradient in zip(model.parameters(), gradients):
             p.grad = gradient
         opt.step()
+    trained = weights(model)
+    opt.eval()
+    evaluated = weights(model)
     opt.close()
-    return weights(model)
+    return trained, evaluated
 
 
 @needs_torch(2, 6)
@@ -25,14 +29,18 @@ def replay(daemon, job, row, hypers, history):
     (2, (2,), "shampoo", {"lr": 0.01, "precondition_frequency": 2}),
     (3, (3,), "adamw", {"lr": 0.01}),
     (4, (2, 2), "adamw", {"lr": 0.01}),
+    (3, (3,), "schedule_free", {"lr": 0.01}),
+    (2, (2,), "gpa", {"lr": 0.01, "eval_interp_coeff": 0.9}),
+    (2, (2,), "soap", {"lr": 0.01, "precondition_frequency": 2, "hyperball": True}),
 ])
 def test_shards_take_the_steps_of_one_rank_bit_for_bit(daemon, tmp_path, n, mesh, row, hypers):
     import torch_ranks
 
-    results = torch_ranks.start(n, torch_ranks.sharded, tmp_path, daemon.url, f"shards-{n}", row, hypers, mesh)
-    expected = replay(daemon, f"whole-{n}", row, hypers, results[0][0])
-    for _, whole, _ in results:
-        assert same_bits(whole, expected)
+    results = torch_ranks.start(n, torch_ranks.sharded, tmp_path, daemon.url, f"shards-{n}-{row}", row, hypers, mesh)
+    trained, evaluated = replay(daemon, f"whole-{n}-{row}", row, hypers, results[0][0])
+    for _, forms, _ in results:
+        assert all(same_bits(form, one) for form, one in zip(forms, (trained, evaluated, trained)))
+    assert same_bits(trained, evaluated) == (row not in ("schedule_free", "gpa"))
     assert n != 3 or any(empty for _, _, empty in results)      # 2 rows for 3 ranks
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import pytest
 import upstream_optim
@@ -37,8 +38,8 @@ def train(model, opt, steps):
     return losses
 
 
-def load(path):
-    return torch.load(path, **({"weights_only": True} if torch.__version__ >= "2" else {}))
+def load(path, weights_only=True):
+    return torch.load(path, **({"weights_only": weights_only} if torch.__version__ >= "2" else {}))
 
 
 # ---- before the first step ----
@@ -157,12 +158,17 @@ FIRST_ORDER = {"sgd": ("SGD", {"lr": 0.1, "momentum": 0.9}), "adam": ("Adam", {"
                "mars": ("MARS", {"lr": 1e-2}), "mars-lion": ("MARS", {"lr": 1e-2, "mars_type": "mars-lion"}),
                "schedule_free": ("AdamWScheduleFree", {"lr": 1e-2, "warmup_steps": 5, "weight_decay": 0.1}),
                "schedule_free_sgd": ("SGDScheduleFree", {"lr": 0.1, "momentum": 0.8, "r": 1.0}),
+               "gpa": ("GPAAdamW", {"lr": 1e-2, "weight_decay": 0.1}),
+               "gpa-sums": ("GPAAdamW", {
+                   "lr": 1e-2, "use_wd_on_y": True, "weight_decay": 0.1, "weight_pow_coeff": 1.0,
+                   "iterate_averaging_type": upstream_optim.IterateAveragingType.SCHEDULE_FREE}),
                "mars-amsgrad": ("MARS", {"lr": 1e-2, "amsgrad": True, "optimize_1d": True})}
 
 
 @pytest.mark.parametrize("case", first_order(FIRST_ORDER))
-def test_there_and_back_again(daemon, case, tmp_path):
+def test_there_and_back_again(daemon, case, tmp_path, monkeypatch):
     """paramd, then upstream's optimizer, then paramd: the losses are those of upstream's alone."""
+    monkeypatch.setitem(sys.modules, "gpa.gpa_types", upstream_optim)
     name, hypers = FIRST_ORDER[case]
     row = case.partition("-")[0]
     upstream = getattr(torch.optim, name, None) or getattr(upstream_optim, name)
@@ -178,7 +184,7 @@ def test_there_and_back_again(daemon, case, tmp_path):
     opt.close()
 
     theirs = upstream(model.parameters(), lr=hypers["lr"] if row == "mars" else 123.0)
-    theirs.load_state_dict(load(tmp_path / "full.pt"))
+    theirs.load_state_dict(load(tmp_path / "full.pt", row != "gpa"))   # GPA's has a constant of its program
     assert theirs.param_groups[0]["lr"] == hypers["lr"]
     losses += train(model, theirs, range(4, 8))
 
@@ -255,6 +261,32 @@ def test_muon_goes_to_keller_jordans_program_and_back_again(daemon):
     back.load_full_state_dict({**back.full_state_dict(), "state": theirs.state_dict()["state"]})
     losses += train(model, back, range(8, 12))
     assert losses == pytest.approx(expected, rel=1e-3)
+    back.close()
+
+
+def test_a_first_parameter_without_a_gradient_has_the_numbers_of_gpas_group(daemon, job):
+    """Upstream keeps them in the entry of a group's first parameter, which has nothing else there."""
+    model, alone = mlp(), mlp()
+    opt = optimizer(model, daemon, job, "gpa", lr=1e-2)
+    opt.join()
+    theirs = upstream_optim.GPAAdamW(alone.parameters(), lr=1e-2)
+    theirs.train()
+    for one, own in ((model, opt), (alone, theirs)):
+        for step in range(2):
+            row_loss(one, rows(step)).backward()
+            next(one.parameters()).grad = None
+            own.step()
+            own.zero_grad()
+    full, expected = opt.full_state_dict(), theirs.state_dict()
+    assert set(expected["state"][0]) == {"step", "train_mode", "weight_sum", "lr_max"} <= set(full["state"][0])
+    assert set(full["state"][1]) == {"z", "exp_avg", "exp_avg_sq"} == set(expected["state"][1])
+    assert int(full["state"][0]["step"]) == 2
+    theirs.load_state_dict(full)
+    opt.close()
+    back = optimizer(model, daemon, job + "-back", "gpa", lr=1e-2)
+    back.load_full_state_dict(expected)
+    assert train(model, back, range(2, 5)) == pytest.approx(train(alone, theirs, range(2, 5)), rel=1e-4)
+    assert back.step_count == 5
     back.close()
 
 

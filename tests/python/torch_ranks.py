@@ -43,7 +43,8 @@ def _run(work, rank, n, folder, arguments):
 
 
 def sharded(rank, n, url, job, row, hypers, mesh_shape):
-    """Trains with fully_shard, each rank with data of its own. Returns whole gradients of each step, and weights."""
+    """Trains with fully_shard, each rank with data of its own. Returns whole gradients of each step, the weights that
+    are trained, those to evaluate with and the first again, and how many shards of this rank are empty."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -58,10 +59,13 @@ def sharded(rank, n, url, job, row, hypers, mesh_shape):
         mean = opt.mean("rank", rank)
         opt.step()
         assert abs(float(mean) - (n - 1) / 2) < 1e-6
-    whole = [p.detach().full_tensor() for p in model.parameters()]
+    forms = []
+    for switch in (opt.train, opt.eval, opt.train):
+        switch()
+        forms.append([p.detach().full_tensor().clone() for p in model.parameters()])
     empty = sum(p.to_local().numel() == 0 for p in model.parameters())
     opt.close()
-    return history, whole, empty
+    return history, forms, empty
 
 
 def checkpointed(rank, n, urls, job, row, hypers, folder, flat):

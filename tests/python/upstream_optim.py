@@ -1,6 +1,7 @@
 """Optimizers of other authors' programs, in PyTorch's operations: names, order and state are those of the programs."""
 from __future__ import annotations
 
+import enum
 import math
 from typing import Any
 
@@ -212,3 +213,76 @@ class SGDScheduleFree(_ScheduleFree):
 
     def _direction(self, group: Any, state: Any, p: Any) -> Any:
         return p.grad
+
+
+class IterateAveragingType(enum.Enum):
+    """How GPAAdamW averages: upstream's constants, which no text equals."""
+
+    GPA = "gpa"
+    SCHEDULE_FREE = "schedule_free"
+
+
+class GPAAdamW(torch.optim.Optimizer):
+    """facebookresearch/optimizers: its numbers of a group are in the entry of the group's first parameter."""
+
+    def __init__(self, params: Any, lr: float = 1.0, eps: float = 1e-8, beta1: float = 0.9, beta2: float = 0.999,
+                 weight_decay: float = 0.0, use_wd_on_y: bool = False,
+                 iterate_averaging_type: Any = IterateAveragingType.GPA, train_interp_coeff: float = 0.7,
+                 eval_interp_coeff: float = 0.9967, weight_pow_coeff: float = 0.0, weight_lr_power: float = 2) -> None:
+        super().__init__(params, {
+            "lr": lr, "eps": eps, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay,
+            "use_wd_on_y": use_wd_on_y, "iterate_averaging_type": iterate_averaging_type,
+            "train_interp_coeff": train_interp_coeff, "eval_interp_coeff": eval_interp_coeff,
+            "weight_pow_coeff": weight_pow_coeff, "weight_lr_power": weight_lr_power})
+
+    def _shared(self, group: Any) -> Any:
+        state = self.state[group["params"][0]]
+        for name, value in (("train_mode", torch.tensor(False)), ("lr_max", torch.tensor(-1.0)),
+                            ("weight_sum", torch.tensor(0.0)), ("step", torch.tensor(0))):
+            state.setdefault(name, value)
+        return state
+
+    @torch.no_grad()
+    def _switch(self, to_train: bool) -> None:
+        for group in self.param_groups:
+            shared, beta = self._shared(group), group["train_interp_coeff"]
+            for p in group["params"] if bool(shared["train_mode"]) != to_train else ():
+                if "z" in self.state[p]:
+                    p.lerp_(self.state[p]["z"], 1 - beta if to_train else 1 - 1 / beta)
+            shared["train_mode"].fill_(to_train)
+
+    def train(self) -> None:
+        self._switch(True)
+
+    def eval(self) -> None:
+        self._switch(False)
+
+    def _share(self, group: Any, shared: Any) -> float:
+        if group["iterate_averaging_type"] is not IterateAveragingType.SCHEDULE_FREE:
+            return 1 - float(group["eval_interp_coeff"])
+        weight = int(shared["step"]) ** group["weight_pow_coeff"] * float(shared["lr_max"]) ** group["weight_lr_power"]
+        shared["weight_sum"] += weight
+        return weight / float(shared["weight_sum"])
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            shared, lr, beta = self._shared(group), group["lr"], group["train_interp_coeff"]
+            assert shared["train_mode"]
+            shared["step"] += 1
+            shared["lr_max"].fill_(max(lr, float(shared["lr_max"])))
+            share = self._share(group, shared)
+            for p in (p for p in group["params"] if p.grad is not None):
+                state = self.state[p]
+                if "z" not in state:
+                    state.update({"z": p.clone(), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)})
+                (p if group["use_wd_on_y"] else state["z"]).mul_(1 - lr * group["weight_decay"])
+                update = self._direction(group, state, p.grad, int(shared["step"]))
+                p.lerp_(state["z"], share).add_(update, alpha=lr * (beta * (1 - share) - 1))
+                state["z"].sub_(update, alpha=lr)
+
+    @staticmethod
+    def _direction(group: Any, state: Any, grad: Any, step: int) -> Any:
+        average = state["exp_avg"].lerp_(grad, 1 - group["beta1"])
+        square = state["exp_avg_sq"].mul_(group["beta2"]).addcmul_(grad, grad, value=1 - group["beta2"])
+        return average / (1 - group["beta1"] ** step) / ((square / (1 - group["beta2"] ** step)).sqrt() + group["eps"])

@@ -9,6 +9,7 @@
 #include "quantize.h"
 #include "random.h"
 #include "robust.h"
+#include "shampoos.h"
 #include "vectors.h"
 
 /* N is a multiple neither of the elements in a SIMD register nor of the elements that a loop handles at a time. SHORT
@@ -231,8 +232,8 @@ TEST(random_numbers_have_the_same_bits)
     for (int first = 0; first < 4; first++) every_set_gives(draw, first, "pd_random");
 }
 
-/* Trains a matrix and a vector for a few steps with optimizer number `which` of the optimizer table. */
-static void optimize(output *out, int which)
+/* Trains a matrix and a vector for a few steps with an optimizer. */
+static void train(output *out, const char *optimizer, const char *hypers)
 {
     static float matrix[ROWS * COLS], vector[SHORT];
     pd_declaration params[2] = { { .name = "matrix", .shape = { 2, { ROWS, COLS } } },
@@ -241,8 +242,8 @@ static void optimize(output *out, int which)
     pd_error err;
 
     for (int p = 0; p < 2; p++) {
-        pd_hypers_init(&params[p].hypers, pd_optim_at((size_t)which));
-        if (vectors_has(pd_optimizer_name(pd_optim_at((size_t)which)), "learning_rate"))
+        shampoo_take(&params[p].hypers, optimizer, hypers);
+        if (vectors_has(optimizer, "learning_rate"))
             assert_int_equal(pd_hypers_set(&params[p].hypers, "learning_rate", "0.01", NULL), PD_OK);
     }
     vectors_fill(matrix, ROWS * COLS, 90);
@@ -258,10 +259,46 @@ static void optimize(output *out, int which)
     put(out, vector, sizeof vector);
 }
 
+/* Trains with optimizer number `which` of the optimizer table. */
+static void optimize(output *out, int which)
+{
+    train(out, pd_optimizer_name(pd_optim_at((size_t)which)), "");
+}
+
+/* Options whose loops no default has. */
+static const char *const options[][2] = {
+    { "adamw", "hyperball=yes" },
+    { "mars", "mars_type=mars-lion last_grad_dtype=bfloat16" },
+    { "schedule_free", "inner_momentum=0.9 warmup_steps=3" },
+    { "gpa", "iterate_averaging_type=schedule_free use_wd_on_y=yes weight_decay=0.1" },
+    { "muon", "normuon=yes polynomial=polar_express" },
+    { "muon", "form=keller compute=bfloat16 hyperball=yes" },
+    { "soap", "orthogonalize=yes exp_avg_dtype=bfloat16 precondition_frequency=2" },
+    { "kl_shampoo", "using_klsoap=yes precondition_frequency=2" },
+    { "kron", "dQ=QUAD4P merge_small_dims=no" },
+    { "kron", "dQ=PRO4P merge_small_dims=no preconditioner_init_scale=auto" },
+    { "kron", "dQ=QEP merge_small_dims=no" },
+    { "kron", "dQ=QEQ merge_small_dims=no precond_dtype=bfloat16" },
+    { "kron", "dQ=EQ_psgd merge_small_dims=no" },
+    { "shampoo", "semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo" },
+    { "shampoo", "semantics=2026 preconditioner_config=SignDescent" },
+};
+
+static void optimize_with_options(output *out, int which)
+{
+    train(out, options[which][0], options[which][1]);
+}
+
 TEST(every_optimizer_has_the_same_bits)
 {
     for (size_t i = 0; pd_optim_at(i) != NULL; i++)
         every_set_gives(optimize, (int)i, pd_optimizer_name(pd_optim_at(i)));
+}
+
+TEST(so_have_options_with_loops_of_their_own)
+{
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        every_set_gives(optimize_with_options, (int)i, options[i][1]);
 }
 
 TEST(an_unknown_set_is_refused_and_changes_nothing)

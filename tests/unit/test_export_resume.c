@@ -346,6 +346,7 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=0" });
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" });
     check(&(course){ .rules = "* kron dQ=QUAD merge_small_dims=no block_size=8 precond_dtype=bfloat16" });
+    check(&(course){ .rules = "* kron dQ=QEP merge_small_dims=no preconditioner_init_scale=auto" });
     check(&(course){ .rules = "* ademamix alpha_warmup=9 beta3_warmup=12 mu_dtype=bfloat16" });
     check(&(course){ .rules = "* mars mars_type=mars-lion last_grad_dtype=bfloat16" });
     check(&(course){ .rules = "* schedule_free warmup_steps=9 inner_momentum=0.9 mu_dtype=bfloat16" });
@@ -353,6 +354,8 @@ TEST(momentum_averages_and_factors_go_on)
     check(&(course){ .rules = "* gpa lr=0.01 weight_decay=0.1" });
     check(&(course){ .rules = "* muon normuon=yes mu_dtype=bfloat16 hyperball=yes" });
     check(&(course){ .rules = "* soap hyperball=yes precondition_frequency=3 root_delay=2" });
+    check(&(course){ .rules = "* kl_shampoo using_klsoap=yes hyperball=yes precondition_frequency=3 root_delay=2" });
+    check(&(course){ .rules = "* soap orthogonalize=yes block_size=8 exp_avg_dtype=bfloat16 basis_dtype=bfloat16" });
     check(&(course){ .rules = "* shampoo hyperball=yes precondition_frequency=3 root_delay=2 grafting_config=Adam" });
 }
 

@@ -1,5 +1,5 @@
-/* Tests properties of kron's newer updates of factors (dQ=QUAD, QUAD4P and Q0.5EQ1.5). tests/golden/test_psgd.c
- * compares them with recorded runs of the original. */
+/* Tests properties of the updates of kron's factors that psgd_torch has (dQ other than EQ), and of its initial scale.
+ * tests/golden/test_psgd.c compares them with recorded runs of the original. */
 #include "test.h"
 #include "kron_plan.h"
 #include "shampoos.h"
@@ -9,7 +9,8 @@ typedef shampoo_run run;
 #define PLAIN "preconditioner_update_probability=1 merge_small_dims=no partition_grads_into_blocks=no "
 #define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })
 
-static const char *const rules[] = { "dQ=QUAD ", "dQ=QUAD4P ", "dQ=Q0.5EQ1.5 " };
+static const char *const rules[] = { "dQ=QUAD ", "dQ=QUAD4P ", "dQ=Q0.5EQ1.5 ", "dQ=PRO4P ",
+                                     "dQ=QEP ",  "dQ=QEQ ",    "dQ=EQ_psgd " };
 enum { RULES = sizeof rules / sizeof *rules };
 
 /* Makes a run with hyperparameters that are given in two parts. */
@@ -27,7 +28,7 @@ TEST(the_number_of_threads_does_not_change_a_bit)
                                          "preconditioner_update_probability=0.5 block_size=20 root_delay=2 b1=0",
                                          "preconditioner_update_probability=1 root_delay=1 block_size=16 "
                                          "mu_dtype=bfloat16 whiten_grad=no" };
-    static const pd_shape shapes[] = { { 2, { 300, 70 } }, { 3, { 20, 37, 21 } } };
+    static const pd_shape shapes[] = { { 2, { 130, 70 } }, { 3, { 12, 37, 21 } } };
 
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int i = 0; i < RULES; i++) {
@@ -128,7 +129,14 @@ static double asymmetry(const float *Q, int n)
     return sqrt(skew / all);
 }
 
-TEST(factors_are_symmetric_or_nearly_so)
+/* Returns how far a factor may be from a symmetric matrix; 2: as far as it likes. */
+static double asymmetry_of(const char *rule)
+{
+    if (strstr(rule, "QUAD") != NULL) return 0;
+    return strstr(rule, "Q0.5EQ1.5") != NULL ? 0.1 : strstr(rule, "PRO4P") != NULL ? 0.001 : 2;
+}
+
+TEST(factors_are_symmetric_or_nearly_so_where_their_rule_says_so)
 {
     enum { N = 8 };
 
@@ -141,8 +149,10 @@ TEST(factors_are_symmetric_or_nearly_so)
             shampoo_run_step(&r);
         }
         Q = shampoo_slot(&r, "Q", 0, -1, N * N);
-        assert_true(asymmetry(Q, N) <= (i == 2 ? 0.1 : 0));
+        assert_true(asymmetry(Q, N) <= asymmetry_of(rules[i]));
         for (int j = 0; j < N; j++) assert_true(Q[j * (N + 1)] > 0);
+        for (int j = 1; j < N && strstr(rules[i], "EQ_psgd") != NULL; j++)
+            for (int k = 0; k < j; k++) assert_true(Q[j * N + k] == 0);
         free(Q);
         shampoo_run_end(&r);
     }
@@ -246,8 +256,70 @@ TEST(factors_in_bfloat16_train_and_quad4p_refuses_them)
     run r = run_of(SHAPE(9, 8), rules[0], PLAIN "precond_dtype=bfloat16", 0);
 
     shampoo_run_moves(&r, 20);
-    shampoo_take(&hypers, "kron", "dQ=QUAD4P precond_dtype=bfloat16");
-    assert_int_not_equal(pd_hypers_check(&hypers, &err), PD_OK);
-    assert_non_null(strstr(err.text, "dQ=QUAD4P of kron needs factors in float32"));
-    pd_hypers_free(&hypers);
+    for (int i = 0; i < 2; i++) {
+        shampoo_take(&hypers, "kron", i == 0 ? "dQ=QUAD4P precond_dtype=bfloat16" : "dQ=PRO4P precond_dtype=bfloat16");
+        assert_int_not_equal(pd_hypers_check(&hypers, &err), PD_OK);
+        assert_non_null(strstr(err.text, "dQ=QUAD4P and PRO4P of kron need factors in float32"));
+        pd_hypers_free(&hypers);
+    }
+}
+
+/* Takes a step with one gradient whose elements have the magnitude `size`, and returns the root mean square of what is
+ * added to weights that are kept by a rate of 1. */
+static double first_update(const char *rule, const pd_shape *shape, float size)
+{
+    run r = run_of(shape, rule, PLAIN "b1=0 learning_rate=1 preconditioner_lr=0 preconditioner_init_scale=auto", 0);
+    int64_t n = shampoo_elements(&r.param[0]);
+    double squares = 0;
+
+    shampoo_run_begin(&r);
+    for (int64_t i = 0; i < n; i++) r.gradient[0][i] = i % 3 == 0 ? -size : size, r.weights[0][i] = 0;
+    shampoo_run_step(&r);
+    for (int64_t i = 0; i < n; i++) squares += (double)r.weights[0][i] * (double)r.weights[0][i];
+    shampoo_run_end(&r);
+    return sqrt(squares / (double)n);
+}
+
+TEST(with_an_automatic_scale_the_first_update_has_a_root_mean_square_of_1)
+{
+    static const float sizes[] = { 1e-6f, 1, 1e4f };
+
+    for (int i = 0; i < RULES + 1; i++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const char *rule = i < RULES ? rules[i] : "dQ=EQ ";
+            assert_true(fabs(first_update(rule, SHAPE(7, 6), sizes[s]) - 1) < 1e-4);
+            assert_true(fabs(first_update(rule, SHAPE(2, 3, 4), sizes[s]) - 1) < 1e-4);
+        }
+}
+
+/* Each parameter has a scale of its own, which no later gradient changes, and a reset begins anew. */
+TEST(an_automatic_scale_comes_from_the_first_gradient_alone)
+{
+    run r =
+        run_of(SHAPE(3), rules[0], PLAIN "b1=0 learning_rate=1 preconditioner_lr=0 preconditioner_init_scale=auto", 0);
+
+    shampoo_run_begin(&r);
+    for (int t = 0; t < 3; t++) {
+        for (int i = 0; i < 3; i++) r.gradient[0][i] = t == 1 ? 0.5f : 4, r.weights[0][i] = 0;
+        shampoo_run_step(&r);
+        for (int i = 0; i < 3; i++) assert_true(fabsf(r.weights[0][i] + (t == 1 ? 0.125f : 1)) < 1e-5f);
+    }
+    shampoo_run_end(&r);
+}
+
+TEST(factors_of_an_automatic_scale_begin_with_the_first_finite_gradient)
+{
+    run r = run_of(SHAPE(4, 3), rules[0], PLAIN "preconditioner_init_scale=auto b1=0", 0);
+    float *Q;
+
+    shampoo_run_begin(&r);
+    for (int i = 0; i < 12; i++) r.gradient[0][i] = NAN;
+    shampoo_run_step(&r);
+    shampoo_run_draw(&r);
+    for (int i = 0; i < 12; i++) r.weights[0][i] = 0;
+    shampoo_run_step(&r);
+    Q = shampoo_slot(&r, "Q", 1, -1, 9);
+    assert_true(Q[0] > 0 && shampoo_all_finite(Q, 9) && shampoo_all_finite(r.weights[0], 12));
+    free(Q);
+    shampoo_run_end(&r);
 }

@@ -175,7 +175,7 @@ TEST(values_out_of_range_are_refused_by_name)
         { "weight_decay", "-1", "-1" },
         { "preconditioner_update_probability", "1.5", "anneal" },
         { "preconditioner_update_probability", "precond_update_prob_schedule(max_prob=2)", "max_prob" },
-        { "preconditioner_init_scale", "0", "above 0" },
+        { "preconditioner_init_scale", "0", "above 0, or auto" },
         { "block_size", "0", "1" },
         { "target_merged_dim_size", "0", "1" },
         { "memory_save_mode", "two_diag", "one_diag" },

@@ -294,4 +294,7 @@ TEST(a_large_block_of_kron_s_newer_updates_is_the_same_on_any_threads)
                             0,
                             1 },
                   true);
+    threads_agree(
+        &(param){ "kron", "dQ=QEP partition_grads_into_blocks=no merge_small_dims=no", { 2, { 1024, 1040 } }, 0, 1 },
+        true);
 }

@@ -80,6 +80,8 @@ TEST(updates_of_kron_take_what_its_plan_tells)
         0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no dQ=QUAD block_size=100", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no dQ=Q0.5EQ1.5 partition_grads_into_blocks=no", 1, 0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no dQ=QEP block_size=100", 1, 0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no dQ=EQ_psgd partition_grads_into_blocks=no", 1, 0.99);
 }
 
 TEST(bases_take_what_their_plans_tell)

@@ -405,6 +405,8 @@ static int set_psgd(pd_hypers *hypers, const char *key, const json_t *value, pd_
                   { "momentum", "b1" },
                   { "preconditioner_max_size", "max_size_triangular" } };
 
+    if (strcmp(key, "dQ") == 0 && json_is_string(value) && strcmp(json_string_value(value), "EQ") == 0)
+        return pd_hypers_set(hypers, key, "EQ_psgd", err);
     if (strcmp(key, "update_preconditioner_first") == 0)
         return pd_hypers_set(hypers, "root_delay", json_is_true(value) ? "0" : "1", err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -618,6 +620,17 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
     return rc;
 }
 
+int pd_recipe_declare(pd_recipe *recipe, const char *name, double value, pd_error *err)
+{
+    char text[64];
+    int rc = PD_OK;
+
+    snprintf(text, sizeof text, "%.17g", value);
+    for (size_t i = 0; rc == PD_OK && i < recipe->n_groups; i++)
+        rc = pd_hypers_set(&recipe->groups[i], name, text, err);
+    return rc;
+}
+
 int pd_recipe_declare_updates(pd_recipe *recipe, const json_t *steps, int64_t n, pd_error *err)
 {
     char *text = NULL;
@@ -647,25 +660,12 @@ static bool is_of_meta_2026(const char *system)
     return strcmp(system, "meta_kl") == 0 || strcmp(system, "meta_soap") == 0 || strcmp(system, "meta_head") == 0;
 }
 
-/* Returns what paramd leaves out of a run of psgd_torch; NULL: nothing. */
-static const char *left_out_of_psgd(const json_t *config)
-{
-    static const char *const updates[] = { "QUAD", "QUAD4P", "Q0.5EQ1.5", NULL };
-    const char *dQ = json_string_value(json_object_get(config, "dQ"));
-
-    if (dQ == NULL || !contains(updates, dQ)) return "of the updates of factors (dQ) this one is left out";
-    if (json_is_null(json_object_get(config, "preconditioner_init_scale")))
-        return "an initial scale from the first gradients of all parameters is left out";
-    return NULL;
-}
-
 /* Returns what paramd leaves out of a run; NULL: nothing. */
 static const char *left_out(const char *system, const json_t *config)
 {
     const char *format = json_string_value(json_object_get(config, "data_format"));
 
     if (is_of_meta_2026(system)) return pd_recipe_meta_left_out(config);
-    if (strcmp(system, "psgd_torch") == 0) return left_out_of_psgd(config);
     if (format == NULL || strcmp(format, "channels_last") != 0 || !json_is_true(json_object_get(config, "merge_dims")))
         return NULL;
     return "merge_dims with data_format channels_last is left out: its averages lie in another order than the weights";

@@ -69,6 +69,8 @@ int pd_recipe_take_bases(pd_recipe *recipe, pd_error *err);
 /* Makes kron update its factors in the listed ones of n steps, for a trace that records in which steps factors were
  * updated, as psgd_torch decides by chance. */
 int pd_recipe_declare_updates(pd_recipe *recipe, const json_t *steps, int64_t n, pd_error *err);
+/* Gives a number to the hyperparameter `name` of all groups: what follows from a trace's tensors. */
+int pd_recipe_declare(pd_recipe *recipe, const char *name, double value, pd_error *err);
 /* Returns the names of a parameter's dimensions, separated by commas; "" if they have no names. The caller frees the
  * text. NULL: out of memory. */
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank);

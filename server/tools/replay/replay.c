@@ -1,6 +1,8 @@
 /* replay.c - opens one recorded file, plays it and compares the results with the recorded ones. */
 #include "replay.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +80,39 @@ static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *
     return rc == PD_FAILED_PRECONDITION ? skip_defect(out, quirk) : rc;
 }
 
+/* Sets *mean to the mean of the fourth powers of a parameter's first gradient; 0: it has none. */
+static int mean_fourth_power(const pd_trace *trace, const pd_trace_param *param, double *mean, pd_error *err)
+{
+    char name[400];
+    pd_shape shape;
+    double *gradient;
+
+    *mean = 0;
+    snprintf(name, sizeof name, "grad/0001/%s", param->name);
+    if (!pd_trace_tensor(trace, name, &shape) || !pd_shape_equal(&shape, &param->shape)) return PD_OK;
+    gradient = calloc((size_t)param->elements + 1, sizeof *gradient);
+    if (gradient == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    pd_trace_values(trace, name, gradient);
+    for (int64_t i = 0; i < param->elements; i++) *mean += pow(gradient[i], 4) / (double)param->elements;
+    free(gradient);
+    return PD_OK;
+}
+
+/* Declares the initial scale of kron's factors where psgd_torch has taken it from the first gradients of all parameters
+ * together. kron takes it from those of each, so a worker has to compute it. */
+static int declare_scale(pd_recipe *recipe, const pd_trace *trace, const json_t *config, pd_error *err)
+{
+    double damping = json_number_value(json_object_get(config, "damping")), most = 0, mean;
+
+    if (!json_is_null(json_object_get(config, "preconditioner_init_scale"))) return PD_OK;
+    for (size_t i = 0; i < trace->n; i++) {
+        int rc = mean_fourth_power(trace, &trace->params[i], &mean, err);
+        if (rc != PD_OK) return rc;
+        most = fmax(most, mean);
+    }
+    return pd_recipe_declare(recipe, "preconditioner_init_scale", pow(most + pow(damping, 4), -0.125), err);
+}
+
 /* Reads the configuration of a trace, with what its other metadata and tensors say about hyperparameters. */
 static int read_recipe(pd_recipe *recipe, pd_trace *trace, pd_error *err)
 {
@@ -92,6 +127,7 @@ static int read_recipe(pd_recipe *recipe, pd_trace *trace, pd_error *err)
     if (rc == PD_OK && pd_trace_meta(trace, "inject_steps") != NULL) rc = pd_recipe_take_bases(recipe, err);
     if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, err);
     if (rc != PD_OK || strcmp(trace->system, "psgd_torch") != 0) return rc;
+    if ((rc = declare_scale(recipe, trace, config, err)) != PD_OK) return rc;
     rc = pd_trace_json(trace, "updated_steps", JSON_ARRAY, &updated, err);
     if (rc == PD_OK && updated != NULL) rc = pd_recipe_declare_updates(recipe, updated, trace->steps, err);
     json_decref(updated);

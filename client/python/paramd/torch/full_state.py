@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..errors import invalid
-from . import rotated_state
+from . import averaged_state, rotated_state
 from .light_state import LIGHT, MARK, mark_of, read_mark
 from .names import Group
 from .saved_state import Saved, State
@@ -25,10 +25,6 @@ _ROOTS, _ROOT = "pending_roots", "pending_root."    # all pending roots of an en
 # State of one number, with its first value: torch has no dimension there, the server one.
 _SINGLE = {"mu_product": 1.0, "eta": 1.0, "mu": 1.0, "radius": -1.0}
 _SQUARES = "exp_avg_sq"
-# Optimizers whose program keeps z, and the server its distance from the weights. The numbers belong to groups there.
-_AVERAGING = ("schedule_free", "schedule_free_sgd")
-_Z, _APART = "z", "z_minus_y"
-_SUMS = ("weight_sum", "lr_max")
 _BEGINS_AT_LR = ("eta", "step_size")    # state that torch begins with the learning rate, and the server with its step
 
 Entry = dict[str, Any]
@@ -51,29 +47,16 @@ def entries(saved: Saved, groups: Iterable[Group], rooms: Mapping[str, Plan]) ->
 def plain_entries(saved: Saved, groups: Iterable[Group]) -> list[Entry]:
     """Returns entries with slots alone, as upstream's optimizer has them. Those of parameters that have seen no
     gradient are empty."""
-    return [_with_z(saved, name) if group["optimizer"] in _AVERAGING else
+    return [averaged_state.given(group, name, saved) if group["optimizer"] in averaged_state.OPTIMIZERS else
             _plain(group, name, saved.slots.get(name, {}), tuple(param.shape))
             for group in groups for name, param in zip(group["param_names"], group["params"])]
 
 
-def _with_z(saved: Saved, name: str) -> Entry:
-    """Returns the state of a parameter as Schedule-Free's program has it."""
-    slots = saved.slots.get(name, {})
-    if int(slots.get("step", 0)) == 0:
-        return {}
-    kept = {slot: tensor for slot, tensor in slots.items() if slot not in (_APART, "step", "k", *_SUMS)}
-    return {_Z: saved.weights[name] + slots[_APART], **kept}
-
-
 def plain_group(group: Group, names: Iterable[str], saved: Saved) -> Group:
     """Returns a group with the numbers that its program keeps there. names: of its parameters."""
-    if group["optimizer"] not in _AVERAGING:
+    if group["optimizer"] not in averaged_state.OPTIMIZERS:
         return group
-    latest = max((saved.slots[name] for name in names if "k" in saved.slots.get(name, {})),
-                 key=lambda slots: float(slots["k"]), default=None)
-    numbers = {"k": 0, "weight_sum": 0.0, "lr_max": -1.0} if latest is None or float(latest["k"]) == 0 else {
-        "k": int(latest["k"]), **{name: float(latest[name]) for name in _SUMS}}
-    return {**group, **numbers, "train_mode": True, "foreach": False}
+    return averaged_state.given_group(group, names, saved)
 
 
 def _plain(group: Group, name: str, slots: State, shape: tuple[int, ...]) -> Entry:
@@ -160,7 +143,7 @@ def read(state: Mapping[str, Any], names: Iterable[Iterable[str]], groups: Itera
     names: of the parameters of each saved group. groups: the optimizer's own.
     InvalidArgument: weights have other shapes than the model's.
     """
-    owners = [{**{key: theirs[key] for key in ("k", *_SUMS, "train_mode") if key in theirs}, **group}
+    owners = [{**averaged_state.numbers_of(theirs, state["state"].get(next(iter(theirs["params"]), None), {})), **group}
               for group, theirs, ours in zip(groups, state["param_groups"], names) for _ in ours]
     optimizers = [group["optimizer"] for group in owners]
     flat = [name for ours in names for name in ours]
@@ -216,8 +199,8 @@ def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ..
     """Returns a parameter's state for the server. A parameter without state has had no gradient: it begins at 0."""
     if rotated_state.is_upstream(one):
         return rotated_state.taken(one, shape)
-    if group["optimizer"] in _AVERAGING and "train_mode" in group:
-        return _without_z(group, one, shape)
+    if averaged_state.is_upstream(group):
+        return averaged_state.taken(group, one, shape)
     if group["optimizer"] not in _ALIKE:
         return _unpacked({slot: tensor.detach().cpu() for slot, tensor in one.items()})
     found: State = {}
@@ -233,30 +216,6 @@ def _from_torch(group: Group, one: State, slots: list[str], shape: tuple[int, ..
             found[slot] = torch.zeros(shape) if value is None else value.detach().cpu().float()
     step = one.get("step", 1 if one else 0)
     return {**found, "step": torch.tensor(int(step), dtype=torch.int64)}
-
-
-def _without_z(group: Group, one: State, shape: tuple[int, ...]) -> State:
-    """Returns a parameter's state for the server, from that of Schedule-Free's program: with z, from which `place_z`
-    makes the server's slot. InvalidArgument: the program was in its eval mode, so the model has other weights."""
-    if group["k"] > 0 and not group["train_mode"]:
-        raise invalid("the state is of an optimizer in eval mode, and the model's weights are those to evaluate with: "
-                      "call train() of that optimizer before its state and the model's are saved")
-    moments = {slot: tensor.detach().cpu().float() for slot, tensor in one.items()} or {
-        _SQUARES: torch.zeros(shape), **({"exp_avg": torch.zeros(shape)} if group.get("inner_momentum") else {})}
-    if group["optimizer"] == "schedule_free_sgd":
-        moments.pop(_SQUARES, None)
-    numbers = {name: torch.tensor([max(float(group[name]), 0.0)], dtype=torch.float64) for name in ("k", *_SUMS)}
-    return {**moments, **numbers, "step": torch.tensor(int(group["k"]), dtype=torch.int64)}
-
-
-def place_z(saved: Saved, weights: Mapping[str, torch.Tensor]) -> None:
-    """Puts the distance of z from the weights in the place of z, in a state of Schedule-Free's program. weights: whole
-    parameters, as they are trained."""
-    for name, slots in saved.slots.items():
-        if "k" in slots and _APART not in slots:
-            z = slots.pop(_Z, None)
-            own = weights[name].detach().cpu().float()
-            slots[_APART] = torch.zeros_like(own) if z is None else z - own
 
 
 def _check_shapes(saved: Saved, shapes: Mapping[str, tuple[int, ...]]) -> None:

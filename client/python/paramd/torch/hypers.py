@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import enum
 import sys
 import warnings
 from collections.abc import Mapping
@@ -29,7 +30,10 @@ NO_MEANING = {"foreach": None, "fused": None, "capturable": False, "differentiab
 
 
 def plain(value: Any) -> Any:
-    """Returns a hyperparameter as Python has it: a tensor (torch allows one as lr) becomes a float."""
+    """Returns a hyperparameter as Python has it: a tensor (torch allows one as lr) becomes a float, and a constant of a
+    program's class (GPA has one) its value."""
+    if isinstance(value, enum.Enum):
+        return value.value
     return float(value) if hasattr(value, "item") and hasattr(value, "dtype") else value
 
 

@@ -18,7 +18,7 @@ import torch
 from ..client import Client
 from ..errors import Error, FailedPrecondition, invalid
 from ..exits import leave
-from . import full_state, light_state, masters, succession
+from . import averaged_state, full_state, light_state, masters, succession
 from .light_state import LIGHT, mark_of
 from .names import Group
 from .placement import Place, is_dtensor, local
@@ -360,14 +360,14 @@ class States:
 
     @staticmethod
     def _place_z(saved: Saved, places: Iterable[Place]) -> None:
-        """Completes a state of Schedule-Free's program with the model's weights. FailedPrecondition: a parameter is
-        sharded, so no rank has all of it."""
+        """Completes a state of Schedule-Free's or GPA's program with the model's weights. FailedPrecondition: a
+        parameter is sharded, so no rank has all of it."""
         for place in places:
             if place.range is not None and "z" in saved.slots.get(place.name, {}):
                 raise FailedPrecondition(FailedPrecondition.code, f"parameter {place.name}: it is sharded, and the "
                                          "state of another program needs all of its weights: load it on one rank, and "
                                          "save the state here", place.name)
-        full_state.place_z(saved, {place.name: place.local(place.param) for place in places})
+        averaged_state.place(saved, {place.name: place.local(place.param) for place in places})
 
     def _decide(self, places: list[Place], saved: Saved) -> None:
         """Decides which weights of the state the model and the server take."""
