@@ -831,13 +831,15 @@ int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket
     return ask(core, PD_CHECKPOINT, &request.base, ticket, err);
 }
 
-int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, uint64_t durable, pd_ticket_id *ticket, pd_error *err)
+int pd_core_ask_back(pd_core *core, const pd_back_to *to, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__GoBackRequest request = PARAMD__GO_BACK_REQUEST__INIT;
 
-    request.step = step;
-    request.life = life;
-    request.durable = durable + 1;
+    request.step = to->step;
+    request.life = to->life;
+    request.durable = to->durable + 1;
+    request.tenures = (uint64_t *)to->tenures;
+    request.n_tenures = to->n_tenures;
     return ask(core, PD_GO_BACK, &request.base, ticket, err);
 }
 

@@ -416,6 +416,7 @@ typedef struct pd_core {
     uint64_t durable;     /* the durable step of that answer: progress.durable may be newer */
     uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
     uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
+    uint64_t tenure;      /* HelloReply.tenure of the last welcome: following.tenure may be a newer one */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */
