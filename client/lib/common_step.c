@@ -514,22 +514,46 @@ int pd_shards_find_common(pd_client *client, double end, pd_error *err)
     }
 }
 
-/* Returns whether the parameters of which this rank has elements are at one step on all shards. */
+/* The steps that this worker has taken of some parameters; least > most: of none. */
+typedef struct pd_taken {
+    uint64_t least, most;
+} pd_taken;
+
+static void take_in(pd_taken *taken, const pd_taken *more)
+{
+    if (more->least < taken->least) taken->least = more->least;
+    if (more->most > taken->most) taken->most = more->most;
+}
+
+/* Finds the steps of the parameters of which this rank has elements on a shard: of those with gradients, or of model
+ * state. */
+static pd_taken find_taken(const pd_core *core, bool model_state)
+{
+    pd_taken taken = { UINT64_MAX, 0 };
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        if (pd_has_elements(record) && record->model_state == model_state)
+            take_in(&taken, &(pd_taken){ record->step, record->step });
+    }
+    return taken;
+}
+
+/* Returns whether the parameters of which this rank has elements are at one step on all shards. A shard that has model
+ * state alone may be ahead, but not behind, as it is where it has lost the job and begun it anew. */
 static bool are_of_one_step(const pd_shards *shards)
 {
-    uint64_t least = UINT64_MAX, most = 0;
+    pd_taken all = { UINT64_MAX, 0 }, states = all;
 
     for (size_t s = 0; s < shards->n; s++) {
         pd_client *shard = pd_handle_enter(shards->at[s]);
-        for (size_t i = 0; i < shard->core->n_params; i++) {
-            const pd_param_record *record = &shard->core->params[i];
-            if (!pd_has_elements(record) || record->model_state) continue;
-            if (record->step < least) least = record->step;
-            if (record->step > most) most = record->step;
-        }
+        pd_taken own = find_taken(shard->core, false), state = find_taken(shard->core, true);
+
         pd_io_leave(&shard->io);
+        take_in(&all, &own);
+        if (own.least > own.most) take_in(&states, &state);
     }
-    return least >= most;
+    return all.least > all.most || (all.least == all.most && states.least >= all.least);
 }
 
 int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)
