@@ -241,10 +241,11 @@ typedef struct pd_core_setup {
     uint32_t rank, world_size, group;
     uint64_t generation;
     uint32_t shares;
-    int feedback;   /* enum pd_feedback_mode */
-    uint64_t nonce; /* identifies this process to the server; pd_core_recreate makes a new one */
-    uint8_t flags;  /* PD_FLAG_... bits that every sent frame has */
-    bool impatient; /* the handle ends with its connection instead of connecting again */
+    int feedback;         /* enum pd_feedback_mode */
+    uint64_t nonce;       /* identifies this process to the server; pd_core_recreate makes a new one */
+    uint8_t flags;        /* PD_FLAG_... bits that every sent frame has */
+    bool impatient;       /* the handle ends with its connection instead of connecting again */
+    uint64_t deadline_ns; /* with impatient: time in which the user wants a welcome; 0: not said */
     /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0:
      * not known yet) */
     uint32_t shard, shards;
@@ -447,6 +448,7 @@ typedef struct pd_core_config {
     const char *const *options, *const *rules; /* see pd_client_options */
     uint64_t nonce;
     bool checksum, impatient, no_shared_memory; /* see pd_client_options */
+    uint64_t deadline_ns;                       /* with impatient: pd_client_options.deadline; 0: not said */
     uint32_t window;                            /* see pd_client_options */
     const char *run;                            /* see pd_client_options; NULL: unknown */
     int resume;                                 /* see pd_client_options */

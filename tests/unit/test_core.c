@@ -102,6 +102,30 @@ TEST(an_impatient_handle_ends_when_every_address_was_tried_once)
     peer_free(p);
 }
 
+TEST(an_impatient_handle_leaves_a_silent_address_in_time_for_the_next_one)
+{
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.impatient = true;
+    config.deadline_ns = 6 * SECOND;
+    config.urls = 2;
+    p = peer_new(&config);
+    peer_connect(p);
+    assert_int_equal(pd_core_next(p->core), p->now + 2 * SECOND);
+    p->now += 2 * SECOND - 1;
+    pd_core_tick(p->core, p->now);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_KEEP);
+    pd_core_tick(p->core, ++p->now);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
+    peer_cut(p);
+    assert_int_equal(p->core->link.url, 1);
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(pd_core_done(p->core, p->core->welcome_ticket));
+    peer_free(p);
+}
+
 TEST(refuses_an_option_without_a_value)
 {
     static const char *const options[] = { "nonfinite", NULL };
