@@ -2,6 +2,7 @@
  * client library alone. */
 #include "sim_cluster.h"
 #include "sim_judge.h"
+#include "sim_owner.h"
 
 #include "paramd/client.h"
 
@@ -238,6 +239,11 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             /* The server has read the Hello of an earlier process of the rank, which is dead, after this one's. */
             sim_trainee_start(t->s, t->job, t->rank, RETRY_MS * SIM_MS);
             return false;
+        } else if (t->s->plan->two_owners && t->of->acked > 0 && strstr(err->text, "is left from cluster") != NULL) {
+            /* An earlier owner of shard 0, which never had the job, has taken this process for its first one. A program
+             * is started again by who watches it. */
+            sim_trainee_start(t->s, t->job, t->rank, RETRY_MS * SIM_MS);
+            return false;
         } else if (rc == PD_DATA_LOSS && t->of->finished) {
             return false;
         } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") == NULL && t->of->lasting &&
@@ -277,7 +283,7 @@ static void write_urls(const sim_trainee *t, char urls[SIM_SERVERS * 32])
 
     urls[0] = '\0';
     for (uint32_t i = 0; i < n; i++) {
-        sim_address(plan->spares > 0 ? (i + t->rank) % n : i, one);
+        sim_address(plan->spares > 0 ? (i + sim_owners_first(t->s, t->rank)) % n : i, one);
         if (i > 0) strcat(urls, plan->spares > 0 ? "," : " ");
         strcat(urls, one);
     }
@@ -514,6 +520,7 @@ static int sync_step(sim_trainee *t, pd_error *err)
     if (rc == PD_OK && !t->process.killed) {
         trace(t, "knows to be durable step", t->step, 0);
         if (t->step > t->of->acked) t->of->acked = t->step;
+        sim_owners_durable(t->s, t->job);
     }
     return rc;
 }
