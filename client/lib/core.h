@@ -422,6 +422,7 @@ typedef struct pd_core {
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */
     bool declared, must_init;
+    bool owes_init; /* the server waits for them, and no call has sent them since it has said so */
     bool begun;     /* the program has made a call about the declared parameters: it may know weights of a step */
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;

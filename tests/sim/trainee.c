@@ -220,13 +220,6 @@ static int restart_job(sim_trainee *t, pd_error *err)
     return rc == PD_OK ? take_over(t, false, err) : rc;
 }
 
-/* Returns whether an error says that an earlier process of the rank has died in the middle of initial weights that are
- * averaged: nobody can complete them. */
-static bool is_half_begun(const sim_trainee *t, int rc, const pd_error *err)
-{
-    return rc == PD_FAILED_PRECONDITION && t->job->mean_init && strstr(err->text, "is already in the mean") != NULL;
-}
-
 /* Continues after an error. Returns false if the process ends. */
 static bool recover(sim_trainee *t, int rc, pd_error *err)
 {
@@ -255,9 +248,6 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
                 sim_fail("durability", "%s rank %u, and step %llu was durable on all shards: %s", t->job->name, t->rank,
                          (unsigned long long)t->of->acked, err->text);
             sim_cluster_abandon(t->s, t->job, "cannot continue");
-            return false;
-        } else if (is_half_begun(t, rc, err)) {
-            sim_cluster_abandon(t->s, t->job, "cannot begin");
             return false;
         } else if (rc == PD_UNAVAILABLE && may_be_unavailable(t)) {
             sim_process_sleep(RETRY_MS * SIM_MS);
