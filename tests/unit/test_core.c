@@ -507,6 +507,68 @@ TEST(sends_initial_weights_of_parameters_that_are_not_initialised)
     peer_free(p);
 }
 
+/* Connects, and answers the Declare of one parameter whose initial weights are averaged; `gave`: this rank has given
+ * its own. */
+static void come_to_mean(peer *p, bool gave)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared declared = PARAMD__DECLARED__INIT, *one[] = { &declared };
+    peer_frame l;
+
+    peer_connect(p);
+    peer_welcome(p);
+    if (!p->core->declared) peer_declare(p, (const int64_t[]){ 2 }, 1);
+    l = peer_expect(p, PD_DECLARE);
+    declared.initialised = gave;
+    message.parameters = one;
+    message.n_parameters = 1;
+    message.must_init = !gave;
+    message.averages_init = true;
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    peer_frame_drop(&l);
+}
+
+static void expect_init(peer *p, const float *weights)
+{
+    peer_frame l = peer_expect(p, PD_INIT);
+
+    assert_memory_equal(l.payload, weights, 2 * sizeof(float));
+    peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+}
+
+TEST(weights_that_a_mean_has_given_up_are_given_again_by_the_call_that_waits_for_it)
+{
+    float a[2] = { 1, 2 };
+    void *weights[] = { a };
+    peer *p = peer_new(&peer_first);
+    pd_ticket_id ticket;
+    pd_error err;
+    peer_frame l;
+
+    come_to_mean(p, false);
+    assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
+    expect_init(p, a);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    peer_cut(p);
+    come_to_mean(p, true);
+    peer_expect_silence(p);
+    peer_cut(p);
+    come_to_mean(p, false); /* no call is under way */
+    peer_expect_silence(p);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    assert_int_equal(pd_core_fetch(p->core, weights, &ticket, &err), PD_OK);
+    for (int again = 0; again < 3; again++) {
+        l = peer_expect(p, PD_PULL);
+        peer_frame_drop(&l);
+        expect_init(p, a);
+        peer_expect_silence(p);
+        peer_cut(p);
+        come_to_mean(p, false);
+    }
+    peer_free(p);
+}
+
 TEST(an_operators_question_is_answered_without_declaring)
 {
     pd_core_config config = peer_four;
