@@ -244,6 +244,7 @@ static void note_refusal(pd_core *core, pd_outgoing_frame *frame, const pd_error
     bool pushed = pd_method_pushes(frame->op->method);
 
     if (frame->method == PD_BARRIER) core->progress.barriers--; /* a refused barrier is not counted */
+    if (frame->method == PD_GO_BACK && error->code == PD_ABORTED) pd_follow_moved(core);
     pd_op_fail(frame->op, error);
     if (!pushed || frame->n_pieces == 0)
         frame->op->gap = true; /* otherwise the outcomes tell which parameters lack it */

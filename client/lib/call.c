@@ -667,21 +667,6 @@ static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_
     return rc;
 }
 
-int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
-{
-    pd_op *op;
-    int rc = begin_model(core, PD_PULL, weights, &op, err);
-
-    if (rc != PD_OK) return rc;
-    op->fetches = true;
-    rc = core->open_sets ? PD_OK : pull_items(core, op, 0);
-    for (uint32_t f = 0; core->open_sets && rc == PD_OK && f < core->n_fragments; f++)
-        rc = pd_core_pull_fragment(core, op, f, pd_core_highest_step(core, f));
-    if (rc != PD_OK) return give_back(core, op, rc, err);
-    *ticket = op->id;
-    return PD_OK;
-}
-
 /* Returns true if this rank must send initial weights of the parameter, and the server does not have them. An older
  * server does not say which rank sends whole parameters: rank 0 does. */
 static bool is_asked(const pd_core *core, const pd_param_record *record)
@@ -722,6 +707,23 @@ static void give(pd_core *core, pd_op *op)
     pd_op_end(core, op, &error);
 }
 
+int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+    int rc = begin_model(core, PD_PULL, weights, &op, err);
+
+    if (rc != PD_OK) return rc;
+    op->fetches = true;
+    rc = core->open_sets ? PD_OK : pull_items(core, op, 0);
+    for (uint32_t f = 0; core->open_sets && rc == PD_OK && f < core->n_fragments; f++)
+        rc = pd_core_pull_fragment(core, op, f, pd_core_highest_step(core, f));
+    if (rc != PD_OK) return give_back(core, op, rc, err);
+    *ticket = op->id;
+    if (core->owes_init) give(core, op); /* the server has asked for them again since they were answered */
+    core->owes_init = false;
+    return PD_OK;
+}
+
 static bool is_asked_for_any(const pd_core *core)
 {
     bool asked = false;
@@ -730,13 +732,14 @@ static bool is_asked_for_any(const pd_core *core)
     return asked;
 }
 
-/* Sends all weights of a pd_core_init that is under way again: in a job with open sets the server forgets what a rank
- * has sent that was lost before all had come, also what was answered. */
+/* Sends all weights of a pd_core_init that is under way again: the server may have forgotten what this rank has sent,
+ * also what was answered. In a job with open sets it does so if the rank was lost before all had come; where weights
+ * are averaged, if another rank was lost whose weights were in the mean in part. */
 static void give_again(pd_core *core, pd_op *op)
 {
     pd_error error;
 
-    if (!core->open_sets || !is_asked_for_any(core)) return;
+    if ((!core->open_sets && !core->averages_init) || !is_asked_for_any(core)) return;
     pd_bucket_unpost(core, op);
     if (post_initial(core, op) == PD_OK) return;
     no_memory(&error);
@@ -746,9 +749,11 @@ static void give_again(pd_core *core, pd_op *op)
 
 void pd_core_give(pd_core *core)
 {
+    core->owes_init = core->must_init;
     for (pd_op *op = core->calls.table, *next; op != NULL; op = next) {
         next = op->hh.next;
         if (op->done) continue;
+        if (op->fetches || op->method == PD_INIT) core->owes_init = false;
         if (op->fetches) give(core, op);
         if (op->method == PD_INIT && op->replaces == 0) give_again(core, op);
     }
@@ -758,7 +763,7 @@ int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_e
 {
     pd_op *op;
     int rc = begin_model(core, PD_INIT, weights, &op, err);
-
+    core->owes_init = false;
     if (rc != PD_OK) return rc;
     if ((rc = post_initial(core, op)) != PD_OK) return give_back(core, op, rc, err);
     op->done = op->waits == 0;
@@ -831,13 +836,15 @@ int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket
     return ask(core, PD_CHECKPOINT, &request.base, ticket, err);
 }
 
-int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, uint64_t durable, pd_ticket_id *ticket, pd_error *err)
+int pd_core_ask_back(pd_core *core, const pd_back_to *to, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__GoBackRequest request = PARAMD__GO_BACK_REQUEST__INIT;
 
-    request.step = step;
-    request.life = life;
-    request.durable = durable + 1;
+    request.step = to->step;
+    request.life = to->life;
+    request.durable = to->durable + 1;
+    request.tenures = (uint64_t *)to->tenures;
+    request.n_tenures = to->n_tenures;
     return ask(core, PD_GO_BACK, &request.base, ticket, err);
 }
 

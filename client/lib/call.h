@@ -78,9 +78,16 @@ int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* Asks for this rank's worker state. The answer's header is a RecallReply, its payload the worker state. */
 int pd_core_get_worker_state(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* Asks the server, whose job has this life, to go back to its checkpoint of `step`. */
-int pd_core_ask_back(pd_core *core, uint64_t step, uint64_t life, uint64_t durable, pd_ticket_id *ticket,
-                     pd_error *err);
+/* What a worker tells a server that is to go back: the step, and what it has seen of the servers. */
+typedef struct pd_back_to {
+    uint64_t step;
+    uint64_t life;           /* of the server's job */
+    uint64_t durable;        /* the server's durable step */
+    const uint64_t *tenures; /* of the owners of all shards, by number; borrowed */
+    size_t n_tenures;        /* 0: no shard has an owner's number, since there is no engine */
+} pd_back_to;
+/* Asks the server to go back to one of its steps. */
+int pd_core_ask_back(pd_core *core, const pd_back_to *to, pd_ticket_id *ticket, pd_error *err);
 /* Asks for a checkpoint of `step` (0: the present step) or a later step. The server waits at most `wait_ms` for it. */
 int pd_core_checkpoint(pd_core *core, uint64_t step, uint32_t wait_ms, pd_ticket_id *ticket, pd_error *err);
 /* Sends an operator's request of any method. `payload` is copied; its length is 0 if the request has no payload.

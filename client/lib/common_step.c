@@ -13,6 +13,10 @@
  * step that the worker has seen, too, and the shard where it is the lowest is asked first: once it has gone back, no
  * later step can become durable on all shards.
  *
+ * Where shards move, a worker may have looked at an earlier owner of one, which lacks steps that are durable on all
+ * shards now. So GoBack names the tenures of all owners: a shard that knows of a newer one refuses it, and the worker
+ * asks that shard where the others are.
+ *
  * A shard that is at the common step already goes back to it, too: it may have taken verdicts or gradients of the next
  * step, which is taken anew. */
 #include <inttypes.h>
@@ -180,6 +184,7 @@ static pd_shard_state read_state(pd_client *shard)
 
     pd_io_enter(&shard->io);
     state.life = core->life;
+    state.tenure = core->tenure;
     state.durable = core->durable;
     state.n_kept = core->n_kept;
     for (size_t i = 0; i < core->n_kept; i++) state.kept[i] = core->kept[i];
@@ -258,7 +263,18 @@ typedef struct pd_asked {
     size_t n;
     uint64_t step;
     bool first; /* those that go first are asked; false: the others */
+    uint64_t tenures[PD_MAX_SHARDS];
+    size_t n_tenures; /* 0: there is no engine */
 } pd_asked;
+
+/* Lists the tenures of the owners that the worker has looked at. */
+static void list_tenures(pd_asked *asked)
+{
+    for (size_t i = 0; i < asked->n; i++) {
+        asked->tenures[i] = asked->states[i].tenure;
+        if (asked->tenures[i] > 0) asked->n_tenures = asked->n;
+    }
+}
 
 static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
@@ -267,7 +283,9 @@ static int ask_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 
     if (pd_shard_goes_first(asked->states, asked->n, number) != asked->first) return PD_OK;
     if (!pd_shard_state_goes_to(state, asked->step)) return PD_OK; /* its WAL has just brought it to this step */
-    return pd_core_ask_back(shard->core, asked->step, state->life, state->durable, &shard->go_back, err);
+    return pd_core_ask_back(shard->core,
+                            &(pd_back_to){ asked->step, state->life, state->durable, asked->tenures, asked->n_tenures },
+                            &shard->go_back, err);
 }
 
 static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *err)
@@ -280,9 +298,11 @@ static int ask_some(pd_client *client, pd_asked *asked, double end, pd_error *er
  * that have gone back already. */
 static int ask(pd_client *client, const pd_shard_state *states, uint64_t step, double end, pd_error *err)
 {
-    pd_asked asked = { states, client->shards->n, step, true };
-    int rc = ask_some(client, &asked, end, err);
+    pd_asked asked = { .states = states, .n = client->shards->n, .step = step, .first = true };
+    int rc;
 
+    list_tenures(&asked);
+    rc = ask_some(client, &asked, end, err);
     asked.first = false;
     return rc == PD_OK ? ask_some(client, &asked, end, err) : rc;
 }
@@ -494,22 +514,46 @@ int pd_shards_find_common(pd_client *client, double end, pd_error *err)
     }
 }
 
-/* Returns whether the parameters of which this rank has elements are at one step on all shards. */
+/* The steps that this worker has taken of some parameters; least > most: of none. */
+typedef struct pd_taken {
+    uint64_t least, most;
+} pd_taken;
+
+static void take_in(pd_taken *taken, const pd_taken *more)
+{
+    if (more->least < taken->least) taken->least = more->least;
+    if (more->most > taken->most) taken->most = more->most;
+}
+
+/* Finds the steps of the parameters of which this rank has elements on a shard: of those with gradients, or of model
+ * state. */
+static pd_taken find_taken(const pd_core *core, bool model_state)
+{
+    pd_taken taken = { UINT64_MAX, 0 };
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        if (pd_has_elements(record) && record->model_state == model_state)
+            take_in(&taken, &(pd_taken){ record->step, record->step });
+    }
+    return taken;
+}
+
+/* Returns whether the parameters of which this rank has elements are at one step on all shards. A shard that has model
+ * state alone may be ahead, but not behind, as it is where it has lost the job and begun it anew. */
 static bool are_of_one_step(const pd_shards *shards)
 {
-    uint64_t least = UINT64_MAX, most = 0;
+    pd_taken all = { UINT64_MAX, 0 }, states = all;
 
     for (size_t s = 0; s < shards->n; s++) {
         pd_client *shard = pd_handle_enter(shards->at[s]);
-        for (size_t i = 0; i < shard->core->n_params; i++) {
-            const pd_param_record *record = &shard->core->params[i];
-            if (!pd_has_elements(record) || record->model_state) continue;
-            if (record->step < least) least = record->step;
-            if (record->step > most) most = record->step;
-        }
+        pd_taken own = find_taken(shard->core, false), state = find_taken(shard->core, true);
+
         pd_io_leave(&shard->io);
+        take_in(&all, &own);
+        if (own.least > own.most) take_in(&states, &state);
     }
-    return least >= most;
+    return all.least > all.most || (all.least == all.most && states.least >= all.least);
 }
 
 int pd_shards_even_out(pd_client *client, double end, bool *even, pd_error *err)

@@ -10,6 +10,7 @@ typedef struct pd_shard_state {
     uint64_t top;     /* highest step of the same parameters: more than `step` in the midst of a step */
     bool free;        /* it has model state alone: it waits for no verdict, and may be a step ahead */
     uint64_t life;    /* HelloReply.life */
+    uint64_t tenure;  /* HelloReply.tenure */
     uint64_t durable; /* its durable step */
     uint64_t kept[PD_KEPT_STEPS];
     size_t n_kept;

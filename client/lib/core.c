@@ -96,6 +96,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.urls = config->urls;
     core->setup.addresses = config->addresses;
     core->setup.impatient = config->impatient;
+    core->setup.deadline_ns = config->deadline_ns;
     core->setup.shard = config->shard;
     core->setup.shards = config->shards > 0 ? config->shards : 1;
     core->setup.cluster = config->cluster;
@@ -134,6 +135,7 @@ pd_core_config pd_core_config_of(const pd_core *core)
                              .nonce = setup->nonce,
                              .checksum = (setup->flags & PD_FLAG_CHECKSUM) != 0,
                              .impatient = setup->impatient,
+                             .deadline_ns = setup->deadline_ns,
                              .no_shared_memory = core->sharing.refused,
                              .window = core->window.steps,
                              .run = setup->run,
@@ -442,6 +444,16 @@ pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
     return core->end.error.code == PD_OK && now_ns >= core->link.retry_ns ? PD_LINK_CONNECT : PD_LINK_REST;
 }
 
+/* Returns how long the server may take for its welcome. An impatient handle leaves as much of the user's deadline to
+ * each further address: the process there may be stopped, while the kernel still accepts connections for it. */
+static uint64_t greeting_ns(const pd_core *core)
+{
+    uint64_t share = core->setup.deadline_ns / (core->setup.urls + 1);
+    bool shares = core->setup.impatient && core->setup.urls > 1 && share > 0;
+
+    return shares && share < FIRST_TIMEOUT_NS ? share : FIRST_TIMEOUT_NS;
+}
+
 void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
 {
     int rc;
@@ -450,7 +462,7 @@ void pd_core_up(pd_core *core, bool passes_descriptors, uint64_t now_ns)
     core->link.welcomed = false;
     core->link.mark = 0;
     core->sharing.possible = passes_descriptors;
-    core->link.timeout_ns = FIRST_TIMEOUT_NS;
+    core->link.timeout_ns = greeting_ns(core);
     core->link.heartbeat_ns = FIRST_HEARTBEAT_NS;
     core->link.received_ns = core->link.sent_ns = now_ns;
     core->stats.connects++;

@@ -241,10 +241,11 @@ typedef struct pd_core_setup {
     uint32_t rank, world_size, group;
     uint64_t generation;
     uint32_t shares;
-    int feedback;   /* enum pd_feedback_mode */
-    uint64_t nonce; /* identifies this process to the server; pd_core_recreate makes a new one */
-    uint8_t flags;  /* PD_FLAG_... bits that every sent frame has */
-    bool impatient; /* the handle ends with its connection instead of connecting again */
+    int feedback;         /* enum pd_feedback_mode */
+    uint64_t nonce;       /* identifies this process to the server; pd_core_recreate makes a new one */
+    uint8_t flags;        /* PD_FLAG_... bits that every sent frame has */
+    bool impatient;       /* the handle ends with its connection instead of connecting again */
+    uint64_t deadline_ns; /* with impatient: time in which the user wants a welcome; 0: not said */
     /* number of this server in the cluster, number of its shards (1: the server is alone), and the cluster number (0:
      * not known yet) */
     uint32_t shard, shards;
@@ -416,10 +417,12 @@ typedef struct pd_core {
     uint64_t durable;     /* the durable step of that answer: progress.durable may be newer */
     uint64_t map;         /* number of the map of portions (DeclareReply.map); 0: none */
     uint64_t life;        /* HelloReply.life of the last welcome; 0: none */
+    uint64_t tenure;      /* HelloReply.tenure of the last welcome: following.tenure may be a newer one */
     uint32_t n_fragments; /* number of fragments of these parameters; 0 before they are declared */
     /* declared: the server has accepted the declared parameters at least once. must_init: the server waits for initial
      * weights of this rank. */
     bool declared, must_init;
+    bool owes_init; /* the server waits for them, and no call has sent them since it has said so */
     bool begun;     /* the program has made a call about the declared parameters: it may know weights of a step */
     bool open_sets; /* not every rank counts in every step (DeclareReply.open_sets) */
     pd_core_members members;
@@ -446,6 +449,7 @@ typedef struct pd_core_config {
     const char *const *options, *const *rules; /* see pd_client_options */
     uint64_t nonce;
     bool checksum, impatient, no_shared_memory; /* see pd_client_options */
+    uint64_t deadline_ns;                       /* with impatient: pd_client_options.deadline; 0: not said */
     uint32_t window;                            /* see pd_client_options */
     const char *run;                            /* see pd_client_options; NULL: unknown */
     int resume;                                 /* see pd_client_options */

@@ -17,7 +17,8 @@ void pd_follow_free(pd_core *core);
 bool pd_follow_welcome(pd_core *core, const Paramd__HelloReply *reply);
 /* Takes the answer to Shards; `refusal` NULL: it is no error. */
 int pd_follow_answered(pd_core *core, const pd_prefix *prefix, const uint8_t *header, const pd_error *refusal);
-/* Called when the server has told that an entry of the table has changed. */
+/* Called when the server has told that an entry of the table has changed, or has refused what this worker asks for, as
+ * it may know a newer owner of a shard. */
 void pd_follow_moved(pd_core *core);
 /* Called when a connection has ended, or could not be made. */
 void pd_follow_down(pd_core *core, uint64_t now_ns);

@@ -428,6 +428,7 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     /* Nobody reads pushes any more that an earlier life of the job had: its daemon or the job has ended. */
     if (reply->life != core->life) pd_staging_reclaim(&core->out.staging, UINT64_MAX);
     core->life = reply->life;
+    core->tenure = reply->tenure;
     core->greeted = true;
 }
 

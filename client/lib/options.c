@@ -182,6 +182,7 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.rules = options->rules;
     settings->core.checksum = options->checksum;
     settings->core.impatient = options->impatient;
+    settings->core.deadline_ns = settings->deadline < 1e9 ? (uint64_t)(settings->deadline * 1e9) : 0;
     settings->core.window = options->window;
     settings->core.no_shared_memory = options->no_shared_memory;
     settings->core.joins = options->joins;

@@ -85,9 +85,10 @@ void pd_core_send_back(pd_core *core);
 int pd_core_rewind(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 
 /* Starts a lost job anew with the parameters that were declared before. Rank 0 creates the job, whose option start_step
- * becomes the lowest step of rank 0's parameters. The other ranks wait until the job exists. The ticket is done when
- * the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost (pd_core.end.lost). */
-int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err);
+ * becomes the lowest step of rank 0's parameters, or `least` if that is higher. The other ranks wait until the job
+ * exists. The ticket is done when the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost
+ * (pd_core.end.lost). */
+int pd_core_recreate(pd_core *core, uint64_t least, pd_ticket_id *ticket, pd_error *err);
 /* Returns whether the server had weights of this job when it last answered. If so, an answer "no such job" means that
  * the job is lost. */
 bool pd_core_has_begun(const pd_core *core);

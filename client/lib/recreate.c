@@ -92,8 +92,9 @@ static void begin_again(pd_core *core)
     core->link.retry_ns = 0;
 }
 
-int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+int pd_core_recreate(pd_core *core, uint64_t least, pd_ticket_id *ticket, pd_error *err)
 {
+    uint64_t lowest = pd_core_lowest_step(core), step = lowest > least ? lowest : least;
     pd_op *op;
 
     if (!core->end.lost)
@@ -102,7 +103,7 @@ int pd_core_recreate(pd_core *core, pd_ticket_id *ticket, pd_error *err)
                        "is started anew",
                        core->setup.job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (core->setup.rank == 0 && set_option(core, "start_step", pd_core_lowest_step(core)) != PD_OK) {
+    if (core->setup.rank == 0 && set_option(core, "start_step", step) != PD_OK) {
         pd_op_free(core, op);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }

@@ -52,7 +52,7 @@ int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
     if (!client->restarting ||
         client->core->end.lost) { /* else an earlier call, which timed out, has begun the restart already */
         if (client->core->end.lost) pd_handle_forget_calls(client);
-        rc = pd_core_recreate(client->core, &client->restart, err);
+        rc = pd_core_recreate(client->core, 0, &client->restart, err);
         client->restarting = rc == PD_OK;
         client->rewinding = false;
     }

@@ -13,8 +13,12 @@
 
 bool pd_core_lacks_weights(const pd_core *core)
 {
-    for (size_t i = 0; i < core->n_params; i++)
-        if ((core->params[i].initialised || core->params[i].landed) && core->params[i].missing) return true;
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        /* What this rank has given to a mean may be given up before there is a mean: then all give theirs again. */
+        bool had = record->landed || (record->initialised && !core->averages_init);
+        if (had && record->missing) return true;
+    }
     return false;
 }
 

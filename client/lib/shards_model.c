@@ -262,6 +262,17 @@ static int fetch_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     return rc;
 }
 
+/* Returns whether a shard that has lost the job begins it anew, and others keep it. Then the worker must not fetch
+ * weights before all shards are at one step: a shard that has gone back waits for steps which the worker sends to it
+ * again, but not to the shard that has lost them. */
+static bool begins_job_anew(const pd_shards *shards)
+{
+    bool begins = false;
+
+    for (size_t i = 0; i < shards->n; i++) begins = begins || (shards->at[i]->restarting && shards->at[i]->fetch == 0);
+    return begins;
+}
+
 int pd_shards_init(pd_client *client, void *const *weights, double end, pd_error *err)
 {
     pd_initial initial = { client->shards, weights };
@@ -273,6 +284,10 @@ int pd_shards_init(pd_client *client, void *const *weights, double end, pd_error
     if (rc == PD_OK && client->shards->seeks) rc = pd_shards_even_out(client, end, &even, err);
     while (rc == PD_OK && !even) {
         rc = pd_shards_carry_out(client, PD_CALL_INIT, offsetof(pd_client, init), init_one, &initial, end, err);
+        if (rc == PD_OK && begins_job_anew(client->shards)) {
+            rc = pd_shards_even_out(client, end, &even, err);
+            if (rc == PD_OK && !even) continue;
+        }
         if (rc == PD_OK)
             rc = pd_shards_carry_out(client, PD_CALL_FETCH, offsetof(pd_client, fetch), fetch_one, &initial, end, err);
         if (rc == PD_OK) rc = pd_shards_even_out(client, end, &even, err);

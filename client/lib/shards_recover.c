@@ -25,14 +25,42 @@ static int end_recovery(pd_client *client, void *const *weights, double end, pd_
     return PD_OK;
 }
 
+/* Returns whether a shard has model state alone. */
+static bool has_no_gradients(const pd_core *core)
+{
+    bool none = true;
+
+    for (size_t i = 0; i < core->n_params; i++)
+        none = none && (core->params[i].elsewhere || core->params[i].model_state);
+    return none;
+}
+
+/* Returns the step that this worker has taken on all shards that take gradients. */
+static uint64_t find_step(const pd_shards *shards)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < shards->n; i++) {
+        pd_client *shard = pd_handle_enter(shards->at[i]);
+        uint64_t step = has_no_gradients(shard->core) ? UINT64_MAX : pd_core_lowest_step(shard->core);
+
+        pd_io_leave(&shard->io);
+        if (step < least) least = step;
+    }
+    return least < UINT64_MAX ? least : 0;
+}
+
+/* Begins the job anew on a shard that has lost it; *step: the one that the others have. A shard of model state alone
+ * begins at this step, as model state may not be behind: it would wait for no verdict, and so never come to it. */
 static int restart_one(pd_client *shard, size_t number, void *arg, pd_error *err)
 {
+    const uint64_t *step = arg;
     int rc;
 
-    (void)number, (void)arg;
+    (void)number;
     if (!shard->core->end.lost) return PD_OK;
     pd_handle_forget_calls(shard);
-    rc = pd_core_recreate(shard->core, &shard->restart, err);
+    rc = pd_core_recreate(shard->core, has_no_gradients(shard->core) ? *step : 0, &shard->restart, err);
     shard->restarting = rc == PD_OK;
     shard->rewinding = false;
     return rc;
@@ -55,13 +83,14 @@ static bool is_needed(const pd_shards *shards, bool restarts)
 int pd_shards_restart(pd_client *client, void *const *weights, pd_error *err)
 {
     double end = pd_handle_end(client);
+    uint64_t step = find_step(client->shards);
     int rc;
 
     if (!is_needed(client->shards, true))
         return pd_fail(err, PD_FAILED_PRECONDITION,
                        "job %.160s is not lost on any shard: only a job that a server has lost is started anew",
                        client->shards->at[0]->core->setup.job);
-    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), restart_one, NULL, end, err);
+    rc = pd_shards_carry_out(client, PD_CALL_RECOVER, offsetof(pd_client, restart), restart_one, &step, end, err);
     return rc == PD_OK ? end_recovery(client, weights, end, err) : rc;
 }
 

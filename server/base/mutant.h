@@ -138,6 +138,7 @@
     X(http_never_late, "an HTTP request that does not come whole is not refused in time")                              \
     X(flow_overtaken, "a request to the step thread is served before those of its flow that came earlier")             \
     X(http_without_limit, "the number of HTTP connections has no limit")                                               \
+    X(goback_ignores_tenures, "a shard goes back for a worker that has looked at an earlier owner of another shard")   \
     X(lower_tenure_taken, "a worker goes to an owner of a shard whose tenure is lower than one that it has seen")      \
     X(registers_after_another,                                                                                         \
       "an owner whose lease has ended registers again although another daemon has owned its shard meanwhile")          \

@@ -69,6 +69,12 @@ void pd_reply_hello(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
  *   PD_UNAVAILABLE          the worker knows a newer owner of the shard, or follows a shard that is not here
  *   PD_FAILED_PRECONDITION  the worker's list of daemons is not that of the table */
 int pd_owner_check(const pd_conn *conn, const Paramd__HelloRequest *hello, bool *looks, pd_error *err);
+/* Checks that the worker who asks a shard to go back has looked at the newest owners of all shards that this daemon
+ * knows of. An earlier owner lacks the steps that have become durable since it was replaced.
+ *
+ *   PD_ABORTED           a shard has a newer owner: the worker asks for the table, and looks again
+ *   PD_INVALID_ARGUMENT  the request names more shards than a cluster can have */
+int pd_owner_check_tenures(const pd_conn *conn, const Paramd__GoBackRequest *asked, pd_error *err);
 /* Fills in what the table of shards says, if the daemon has one. */
 void pd_owner_fill(Paramd__HelloReply *reply, const pd_daemon *daemon);
 int pd_answer_shards(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);

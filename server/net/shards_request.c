@@ -5,6 +5,7 @@
 #include "conn.h"
 #include "conversation.h"
 #include "cluster_table.h"
+#include "mutant.h"
 
 #include <inttypes.h>
 
@@ -66,6 +67,24 @@ int pd_owner_check(const pd_conn *conn, const Paramd__HelloRequest *hello, bool 
                    "this daemon is one of the %u shards of cluster %s: name all of them in the worker's list "
                    "(PARAMD_URL), or use a client library that asks for them",
                    table->n_shards, table->name);
+}
+
+int pd_owner_check_tenures(const pd_conn *conn, const Paramd__GoBackRequest *asked, pd_error *err)
+{
+    const pd_cluster_table *table = table_of(conn->daemon);
+
+    if (asked->n_tenures > PD_MAX_SHARDS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "GoBack with tenures of %zu shards: at most %d", asked->n_tenures,
+                       PD_MAX_SHARDS);
+    for (size_t i = 0; table != NULL && i < asked->n_tenures; i++) {
+        uint64_t newest = table->shards[i].last_tenure;
+        if (asked->tenures[i] == 0 || asked->tenures[i] >= newest || PD_MUTANT(goback_ignores_tenures)) continue;
+        return pd_fail(err, PD_ABORTED,
+                       "shard %zu has a newer owner, with tenure %" PRIu64 ", than the one with %" PRIu64
+                       " that you have looked at: ask where the shards are, and look again",
+                       i, newest, asked->tenures[i]);
+    }
+    return PD_OK;
 }
 
 /* The messages of an answer to Shards. */

@@ -215,7 +215,7 @@ static int check_go_back(const pd_conn *conn, const Paramd__GoBackRequest *asked
         return pd_fail(err, PD_FAILED_PRECONDITION, "GoBack: the job of this worker has ended: reconnect");
     if (asked->job[0] != '\0')
         return pd_fail(err, PD_INVALID_ARGUMENT, "GoBack of job %.200s: a worker must not name a job", asked->job);
-    if (asked->life != 0) return PD_OK;
+    if (asked->life != 0) return pd_owner_check_tenures(conn, asked, err);
     return pd_fail(err, PD_INVALID_ARGUMENT, "GoBack of a worker: expected the life of the job that is meant");
 }
 

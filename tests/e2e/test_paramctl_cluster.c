@@ -300,6 +300,17 @@ TEST(a_daemon_that_does_not_answer_is_a_line_and_a_status, fixture *f)
     assert_string_equal(paramctl_output, "");
 }
 
+TEST(a_daemon_that_is_stopped_is_passed_over_for_the_next_address, fixture *f)
+{
+    int status;
+
+    daemon_freeze(f->shard[0].daemon);
+    status = paramctl("ping --server %s,%s --timeout %g", f->shard[0].daemon->url, f->shard[1].daemon->url, patient(6));
+    daemon_thaw(f->shard[0].daemon);
+    assert_int_equal(status, 0);
+    assert_says("paramd");
+}
+
 TEST(values_hold_from_one_step_on_all_daemons, fixture *f)
 {
     json_t *answer, *setting;

@@ -659,11 +659,14 @@ static void say_settle(peer *p)
 static void say_go_back(peer *p)
 {
     Paramd__GoBackRequest back = PARAMD__GO_BACK_REQUEST__INIT;
+    uint64_t tenures[] = { 1, UINT64_MAX };
     uint8_t how = choice();
 
     back.job = (char *)job_names[how & 3];
     back.step = (how & 0x80) != 0 ? UINT64_MAX : how >> 2 & 7;
     back.life = how >> 5 & 3;
+    back.tenures = tenures;
+    back.n_tenures = how >> 4 & 1;
     send_frame(p, PD_GO_BACK, &back.base, 0, 0);
 }
 

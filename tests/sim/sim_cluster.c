@@ -312,6 +312,7 @@ void sim_cluster_restored(const sim_server *server)
 /* Returns whether each rank can send all its steps again, and no process dies. */
 static bool is_lasting(const sim_plan *plan, const sim_job *job)
 {
+    if (plan->two_owners) return false;
     for (uint32_t rank = 0; rank < job->world; rank++)
         if (job->window[rank] < job->steps) return false;
     for (uint32_t f = 0; f < plan->n_faults; f++)

@@ -12,8 +12,9 @@
 #include <string.h>
 
 /* TURN_MS: longest time between two turns with the engine. PROBE_MS: how long a spare waits for an answer of the last
- * owner. START_MS: time until a process starts again. SETTLE_S: time after which an earlier owner must have ended. */
-enum { TURN_MS = 100, PROBE_MS = 500, START_MS = 50, SETTLE_S = 20 };
+ * owner. START_MS: time until a process starts again. SETTLE_S: time after which an earlier owner must have ended.
+ * APART_S: how long one is kept from hearing that it was replaced. */
+enum { TURN_MS = 100, PROBE_MS = 500, START_MS = 50, SETTLE_S = 20, APART_S = 5 };
 
 struct sim_owner {
     model_client client; /* must be the first member: the cluster gets its engine */
@@ -35,6 +36,8 @@ static engine_model model;           /* of this run */
 static sim_disk *states[SIM_SHARDS]; /* the disk with the state of each shard: of a server, or one set aside */
 static uint64_t away_ns;             /* time until which no daemon reaches the engine */
 static bool rests;                   /* all jobs have ended */
+static const sim_server *earlier;    /* an owner that was replaced, and is kept from the engine; NULL: none yet */
+static bool died;                    /* a process has died since then */
 
 static uint64_t now_ms(const sim *s)
 {
@@ -183,6 +186,18 @@ static void get_state(sim_owner *o)
     sim_after(s, 1 + sim_draw(s, (probes ? PROBE_MS : START_MS) * SIM_MS), got_state, o->server, o->server->life);
 }
 
+/* Keeps the owner that is replaced now from hearing of it, in plans with two owners. */
+static void keep_apart(const sim *s, const sim_server *before)
+{
+    sim_owner *o = before->owner;
+
+    if (!s->plan->two_owners || earlier != NULL || s->calm || before->shard < 0 || o->cluster == NULL) return;
+    earlier = before;
+    o->apart = true;
+    o->cut_off_ns = s->now_ns + APART_S * SIM_S;
+    note(o, "is replaced, and does not hear of it: shard", (uint64_t)before->shard, 0);
+}
+
 /* Loads the jobs of the shard that the daemon owns now, and serves them. */
 static void begin_to_serve(sim_owner *o)
 {
@@ -191,6 +206,7 @@ static void begin_to_serve(sim_owner *o)
     uint32_t shard = (uint32_t)pd_cluster_chosen(o->cluster);
 
     note(o, "serves shard", shard, pd_cluster_table_now(o->cluster)->tenure);
+    if (s->cluster->holder[shard] != server) keep_apart(s, s->cluster->holder[shard]);
     server->shard = (int)shard;
     s->cluster->holder[shard] = server;
     take_state(server, shard);
@@ -387,6 +403,29 @@ void sim_owner_hurt(sim_server *server, const sim_fault *fault)
     }
 }
 
+/* Lets a process of a job die, and another one start. */
+static void replace_process(sim *s, void *who, uint64_t rank)
+{
+    const sim_job *job = who;
+    sim_trainee *t = sim_trainee_at(s, job->number, (uint32_t)rank);
+
+    if (t == NULL) return;
+    sim_trainee_kill(t);
+    sim_trainee_start(s, job, (uint32_t)rank, sim_draw(s, START_MS * SIM_MS));
+}
+
+void sim_owners_durable(sim *s, const sim_job *job)
+{
+    if (earlier == NULL || died || s->calm || s->now_ns >= earlier->owner->cut_off_ns) return;
+    died = true;
+    sim_after(s, sim_draw(s, START_MS * SIM_MS), replace_process, (void *)job, sim_draw(s, job->world));
+}
+
+uint32_t sim_owners_first(const sim *s, uint32_t rank)
+{
+    return died && s->now_ns < earlier->owner->cut_off_ns ? earlier->number : rank;
+}
+
 /* ---- all daemons ---- */
 
 void sim_owners_begin(sim *s)
@@ -394,7 +433,8 @@ void sim_owners_begin(sim *s)
     if (s->plan->spares == 0) return;
     model_init(&model);
     away_ns = 0;
-    rests = false;
+    rests = died = false;
+    earlier = NULL;
     for (uint32_t i = 0; i < s->plan->shards; i++) {
         states[i] = s->servers[i]->disk;
         begin_state(s, i);

@@ -29,6 +29,12 @@ bool sim_owners_are_settled(const sim *s);
 void sim_owners_check(const sim *s);
 void sim_owners_describe(const sim *s);
 
+/* Called when a step has become durable on all shards, as a process of the job knows. In a plan with two owners of a
+ * shard, after a takeover, a process of the job dies soon, once. */
+void sim_owners_durable(sim *s, const sim_job *job);
+/* Returns the number of the server that a new process of a rank is to name first. */
+uint32_t sim_owners_first(const sim *s, uint32_t rank);
+
 /* Takes part in a fault of these kinds: SIM_SLEEP, SIM_CUT_OFF, SIM_ENGINE_AWAY. */
 void sim_owner_hurt(sim_server *server, const sim_fault *fault);
 /* Notes the time from the server's next kill until it starts again. 0: a short one is drawn. */

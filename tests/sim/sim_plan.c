@@ -470,7 +470,9 @@ void sim_plan_print(const sim_plan *plan)
            (unsigned long long)plan->ingest, plan->pool_threads, (double)plan->calm_ns / 1e9,
            plan->drains ? ", drains" : "");
     if (plan->shards > 0) printf("  %u shards\n", plan->shards);
-    if (plan->spares > 0) printf("  %u spares, leases of %llu ms\n", plan->spares, (unsigned long long)plan->lease_ms);
+    if (plan->spares > 0)
+        printf("  %u spares, leases of %llu ms%s\n", plan->spares, (unsigned long long)plan->lease_ms,
+               plan->two_owners ? ", two owners for a while" : "");
     if (plan->shares)
         printf("  memory is shared from %llu bytes on%s\n", (unsigned long long)plan->least_shared,
                plan->server_shares ? "" : ", but the server does not want it");

@@ -172,6 +172,7 @@ typedef struct sim_plan {
     uint32_t shards;       /* number of servers, which share each job: --shards; 0: one, without the cluster's plans */
     uint32_t spares;       /* number of daemons without a shard: --spares; 0: there is no engine */
     uint64_t lease_ms;     /* with spares: how long the lease of a daemon's key lasts */
+    bool two_owners;       /* with spares: an owner that was replaced stays cut off, and meets a new process: below */
     uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 
@@ -181,7 +182,9 @@ void sim_plan_draw_crashes(sim_plan *plan, uint64_t seed);
 /* Draws a plan whose jobs are on several servers, which have disks: sim_plan_cluster.c. `shards` 0: 1 to SIM_SHARDS. */
 void sim_plan_draw_cluster(sim_plan *plan, uint64_t seed, uint32_t shards);
 /* Lets the shards of a plan of sim_plan_draw_cluster have an engine and spares, and adds faults after which a spare
- * takes a shard: sim_plan_spares.c. The draws have a random state of their own. */
+ * takes a shard: sim_plan_spares.c. The draws have a random state of their own. In some plans (`two_owners`) an owner
+ * that was replaced does not hear of it for a while; once a step is durable with the new one, a process dies, and the
+ * one that replaces it names the earlier owner first. */
 void sim_plan_add_spares(sim_plan *plan);
 /* Gives the plan's server roles, and adds faults in which an identity without a role asks for everything. */
 void sim_plan_add_trespassers(sim_plan *plan);

@@ -29,6 +29,33 @@ static void add_trouble(sim_plan *plan, uint64_t *r)
     if (kind == SIM_KILL) plan->faults[plan->n_faults - 1].down_ns = draw_long(plan, r);
 }
 
+/* Lets processes of the jobs die: sim_plan_cluster.c says what such jobs may not have. */
+static void let_processes_die(sim_plan *plan)
+{
+    for (uint32_t j = 0; j < plan->n_jobs; j++) {
+        plan->jobs[j].barriers = false;
+        for (uint32_t p = 0; p < SIM_PARAMS; p++) plan->jobs[j].params[p].model_state = false;
+    }
+}
+
+/* Cuts the owner of a shard off from the engine and from other daemons while the jobs begin, and lets another shard
+ * keep them waiting until a spare may have taken the first one. */
+static void keep_two_owners(sim_plan *plan, uint64_t *r)
+{
+    uint64_t lease_ns = plan->lease_ms * SIM_MS, at_ns = 200 * SIM_MS + sim_below(r, 200 * SIM_MS);
+    uint32_t shard = (uint32_t)sim_below(r, plan->shards);
+
+    if (plan->shards < 2 || plan->n_faults + 2 > SIM_FAULTS) return;
+    plan->two_owners = true;
+    let_processes_die(plan);
+    plan->faults[plan->n_faults++] =
+        (sim_fault){ .kind = SIM_CUT_OFF, .shard = shard, .at_ns = at_ns, .amount = (3 * lease_ns + 2 * SIM_S) | 1 };
+    plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_STALL_STEP,
+                                                  .shard = (shard + 1) % plan->shards,
+                                                  .at_ns = at_ns + sim_below(r, 100 * SIM_MS),
+                                                  .amount = 2 * lease_ns + sim_below(r, SIM_S) };
+}
+
 void sim_plan_add_spares(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 23, 5, 41), n = 1 + sim_below(&r, 4);
@@ -38,4 +65,5 @@ void sim_plan_add_spares(sim_plan *plan)
     plan->calm_ns += 6 * SIM_S;
     while (n-- > 0 && plan->n_faults < SIM_FAULTS) add_trouble(plan, &r);
     if (sim_once_in(&r, 4) && plan->n_faults < SIM_FAULTS) add_fault(plan, SIM_ENGINE_AWAY, draw_long(plan, &r), &r);
+    if (sim_once_in(&r, 6)) keep_two_owners(plan, &r);
 }

@@ -2,6 +2,7 @@
  * client library alone. */
 #include "sim_cluster.h"
 #include "sim_judge.h"
+#include "sim_owner.h"
 
 #include "paramd/client.h"
 
@@ -219,13 +220,6 @@ static int restart_job(sim_trainee *t, pd_error *err)
     return rc == PD_OK ? take_over(t, false, err) : rc;
 }
 
-/* Returns whether an error says that an earlier process of the rank has died in the middle of initial weights that are
- * averaged: nobody can complete them. */
-static bool is_half_begun(const sim_trainee *t, int rc, const pd_error *err)
-{
-    return rc == PD_FAILED_PRECONDITION && t->job->mean_init && strstr(err->text, "is already in the mean") != NULL;
-}
-
 /* Continues after an error. Returns false if the process ends. */
 static bool recover(sim_trainee *t, int rc, pd_error *err)
 {
@@ -236,6 +230,11 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             rc = rewind_job(t, err);
         } else if (rc == PD_ABORTED && strstr(err->text, "taken over") != NULL && t->number > 1) {
             /* The server has read the Hello of an earlier process of the rank, which is dead, after this one's. */
+            sim_trainee_start(t->s, t->job, t->rank, RETRY_MS * SIM_MS);
+            return false;
+        } else if (t->s->plan->two_owners && t->of->acked > 0 && strstr(err->text, "is left from cluster") != NULL) {
+            /* An earlier owner of shard 0, which never had the job, has taken this process for its first one. A program
+             * is started again by who watches it. */
             sim_trainee_start(t->s, t->job, t->rank, RETRY_MS * SIM_MS);
             return false;
         } else if (rc == PD_DATA_LOSS && t->of->finished) {
@@ -249,9 +248,6 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
                 sim_fail("durability", "%s rank %u, and step %llu was durable on all shards: %s", t->job->name, t->rank,
                          (unsigned long long)t->of->acked, err->text);
             sim_cluster_abandon(t->s, t->job, "cannot continue");
-            return false;
-        } else if (is_half_begun(t, rc, err)) {
-            sim_cluster_abandon(t->s, t->job, "cannot begin");
             return false;
         } else if (rc == PD_UNAVAILABLE && may_be_unavailable(t)) {
             sim_process_sleep(RETRY_MS * SIM_MS);
@@ -277,7 +273,7 @@ static void write_urls(const sim_trainee *t, char urls[SIM_SERVERS * 32])
 
     urls[0] = '\0';
     for (uint32_t i = 0; i < n; i++) {
-        sim_address(plan->spares > 0 ? (i + t->rank) % n : i, one);
+        sim_address(plan->spares > 0 ? (i + sim_owners_first(t->s, t->rank)) % n : i, one);
         if (i > 0) strcat(urls, plan->spares > 0 ? "," : " ");
         strcat(urls, one);
     }
@@ -514,6 +510,7 @@ static int sync_step(sim_trainee *t, pd_error *err)
     if (rc == PD_OK && !t->process.killed) {
         trace(t, "knows to be durable step", t->step, 0);
         if (t->step > t->of->acked) t->of->acked = t->step;
+        sim_owners_durable(t->s, t->job);
     }
     return rc;
 }

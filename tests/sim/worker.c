@@ -172,7 +172,7 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text)
         end_misled(w);
         return;
     }
-    if (strstr(text, "already in the mean") != NULL) { /* an operator must drop the job to resolve this */
+    if (w->job->open.on && strstr(text, "already in the mean") != NULL) { /* an operator must drop the job */
         sim_drop_job(w->s, w->job->number);
         sim_program_rest(w, INIT, "asks the operator to drop the job");
         return;

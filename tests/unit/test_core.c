@@ -102,6 +102,30 @@ TEST(an_impatient_handle_ends_when_every_address_was_tried_once)
     peer_free(p);
 }
 
+TEST(an_impatient_handle_leaves_a_silent_address_in_time_for_the_next_one)
+{
+    pd_core_config config = peer_four;
+    peer *p;
+
+    config.impatient = true;
+    config.deadline_ns = 6 * SECOND;
+    config.urls = 2;
+    p = peer_new(&config);
+    peer_connect(p);
+    assert_int_equal(pd_core_next(p->core), p->now + 2 * SECOND);
+    p->now += 2 * SECOND - 1;
+    pd_core_tick(p->core, p->now);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_KEEP);
+    pd_core_tick(p->core, ++p->now);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
+    peer_cut(p);
+    assert_int_equal(p->core->link.url, 1);
+    peer_connect(p);
+    peer_welcome(p);
+    assert_true(pd_core_done(p->core, p->core->welcome_ticket));
+    peer_free(p);
+}
+
 TEST(refuses_an_option_without_a_value)
 {
     static const char *const options[] = { "nonfinite", NULL };
@@ -480,6 +504,68 @@ TEST(sends_initial_weights_of_parameters_that_are_not_initialised)
     peer_reply_ok(p, &l.prefix);
     assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
     peer_frame_drop(&l);
+    peer_free(p);
+}
+
+/* Connects, and answers the Declare of one parameter whose initial weights are averaged; `gave`: this rank has given
+ * its own. */
+static void come_to_mean(peer *p, bool gave)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared declared = PARAMD__DECLARED__INIT, *one[] = { &declared };
+    peer_frame l;
+
+    peer_connect(p);
+    peer_welcome(p);
+    if (!p->core->declared) peer_declare(p, (const int64_t[]){ 2 }, 1);
+    l = peer_expect(p, PD_DECLARE);
+    declared.initialised = gave;
+    message.parameters = one;
+    message.n_parameters = 1;
+    message.must_init = !gave;
+    message.averages_init = true;
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    peer_frame_drop(&l);
+}
+
+static void expect_init(peer *p, const float *weights)
+{
+    peer_frame l = peer_expect(p, PD_INIT);
+
+    assert_memory_equal(l.payload, weights, 2 * sizeof(float));
+    peer_reply_ok(p, &l.prefix);
+    peer_frame_drop(&l);
+}
+
+TEST(weights_that_a_mean_has_given_up_are_given_again_by_the_call_that_waits_for_it)
+{
+    float a[2] = { 1, 2 };
+    void *weights[] = { a };
+    peer *p = peer_new(&peer_first);
+    pd_ticket_id ticket;
+    pd_error err;
+    peer_frame l;
+
+    come_to_mean(p, false);
+    assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
+    expect_init(p, a);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    peer_cut(p);
+    come_to_mean(p, true);
+    peer_expect_silence(p);
+    peer_cut(p);
+    come_to_mean(p, false); /* no call is under way */
+    peer_expect_silence(p);
+    assert_int_equal(p->core->end.error.code, PD_OK);
+    assert_int_equal(pd_core_fetch(p->core, weights, &ticket, &err), PD_OK);
+    for (int again = 0; again < 3; again++) {
+        l = peer_expect(p, PD_PULL);
+        peer_frame_drop(&l);
+        expect_init(p, a);
+        peer_expect_silence(p);
+        peer_cut(p);
+        come_to_mean(p, false);
+    }
     peer_free(p);
 }
 

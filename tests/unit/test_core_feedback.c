@@ -421,7 +421,7 @@ TEST(a_job_that_is_created_again_keeps_the_rest_also_with_other_chunks)
     peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
     peer_frame_drop(&l);
     pd_core_down(p->core, p->now, "dropped");
-    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_recreate(p->core, 0, &ticket, NULL), PD_OK);
     p->chunk_elements = 4 * CHUNK;
     peer_connect(p);
     peer_welcome(p);

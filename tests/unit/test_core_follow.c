@@ -2,6 +2,7 @@
  * connects to the newest owner. */
 #include "test.h"
 #include "address.h"
+#include "call.h"
 #include "follow.h"
 #include "peer.h"
 
@@ -234,6 +235,40 @@ TEST(the_core_whose_server_has_told_of_a_change_asks_before_the_cores_of_other_s
     w->p->now += 5 * SECOND;
     pd_core_received(w->p->core, 1, w->p->now);
     tell_moved(w->p);
+    assert_true(pd_follow_due(w->p->core) < pd_shard_table_due(w->table, SHARD + 1));
+}
+
+/* Asks the core's server to go back, and refuses that. */
+static void refuse_to_go_back(world *w, int code)
+{
+    const uint64_t tenures[] = { 2, 3, 5, 4 };
+    const pd_back_to to = { .step = 8, .life = 77, .durable = 9, .tenures = tenures, .n_tenures = 4 };
+    const Paramd__GoBackRequest *back;
+    pd_ticket_id ticket;
+    pd_error err;
+    peer_frame l;
+
+    assert_int_equal(pd_core_ask_back(w->p->core, &to, &ticket, &err), PD_OK);
+    l = peer_expect(w->p, PD_GO_BACK);
+    back = l.message;
+    assert_int_equal(back->n_tenures, 4);
+    assert_memory_equal(back->tenures, tenures, sizeof tenures);
+    assert_int_equal(back->durable, 10);
+    peer_refuse(w->p, &l.prefix, code, "no");
+    peer_frame_drop(&l);
+    assert_int_equal(peer_finish(w->p, ticket, &err), code);
+}
+
+TEST(a_server_that_does_not_go_back_now_is_asked_where_the_shards_are, world *w)
+{
+    join(w);
+    answer_shards(w, "tcp://a:1", 5);
+    w->p->now += 5 * SECOND;
+    pd_core_received(w->p->core, 1, w->p->now);
+    refuse_to_go_back(w, PD_NOT_FOUND);
+    assert_true(pd_follow_due(w->p->core) == UINT64_MAX);
+    refuse_to_go_back(w, PD_ABORTED);
+    assert_in_range(pd_follow_due(w->p->core), w->p->now, w->p->now + SECOND / 2);
     assert_true(pd_follow_due(w->p->core) < pd_shard_table_due(w->table, SHARD + 1));
 }
 

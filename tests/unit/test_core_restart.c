@@ -71,7 +71,7 @@ static pd_ticket_id restart(peer *p)
 {
     pd_ticket_id ticket;
 
-    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_recreate(p->core, 0, &ticket, NULL), PD_OK);
     assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_CONNECT);
     return ticket;
 }
@@ -264,7 +264,7 @@ TEST(a_part_of_the_initial_weights_can_be_lost_with_its_job)
     assert_true(p->core->end.lost);
     assert_int_equal(peer_finish(p, ticket, &err), PD_DATA_LOSS);
     pd_core_down(p->core, p->now, "dropped");
-    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_recreate(p->core, 0, &ticket, NULL), PD_OK);
     peer_free(p);
 }
 
@@ -438,7 +438,7 @@ TEST(a_job_that_the_server_has_is_not_started_anew)
     peer *p = trained(&peer_four);
     pd_ticket_id ticket;
 
-    assert_int_equal(pd_core_recreate(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
+    assert_int_equal(pd_core_recreate(p->core, 0, &ticket, NULL), PD_FAILED_PRECONDITION);
     peer_free(p);
 }
 
@@ -452,7 +452,7 @@ TEST(without_memory_the_job_stays_lost)
     for (; failed; n++) {
         int rc;
         oom_arm(n);
-        rc = pd_core_recreate(p->core, &ticket, NULL);
+        rc = pd_core_recreate(p->core, 0, &ticket, NULL);
         failed = oom_disarm();
         assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
         assert_int_equal(p->core->end.lost, failed);

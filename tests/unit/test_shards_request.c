@@ -285,3 +285,76 @@ TEST(workers_that_do_not_follow_hear_nothing, world *w)
     assert_int_equal(notices(w->s, fd, 7), 0);
     close(fd);
 }
+
+/* Joins shard 1 as a worker, and asks it to go back. */
+static int ask_back(world *w, const uint64_t *tenures, size_t n)
+{
+    Paramd__GoBackRequest back = PARAMD__GO_BACK_REQUEST__INIT;
+    Paramd__HelloRequest hello = hello_of(1, 3, 20);
+    int fd = scene_connect(w->s);
+
+    greet(w->s, fd, &hello);
+    expect_welcome(w->s, fd);
+    back.step = 4;
+    back.life = 1;
+    back.tenures = (uint64_t *)tenures;
+    back.n_tenures = n;
+    scene_send(w->s, fd, PD_GO_BACK, &back.base, 0);
+    scene_settle(w->s);
+    return fd;
+}
+
+TEST(who_has_looked_at_an_earlier_owner_of_another_shard_does_not_send_this_one_back, world *w)
+{
+    int fd;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t tenures[] = { 30, 30, 30 };
+        w->table.shards[i].last_tenure = 31;
+        fd = ask_back(w, tenures, 3);
+        scene_expect_error(w->s, fd, PD_ABORTED, "has a newer owner, with tenure 31, than the one with 30");
+        close(fd);
+        w->table.shards[i].last_tenure = 30;
+        scene_settle(w->s);
+    }
+}
+
+/* A server that has gone since does not count less than one that is there: last_tenure. */
+TEST(an_owner_that_is_gone_has_been_there_all_the_same, world *w)
+{
+    const uint64_t tenures[] = { 10, 20, 12 };
+    int fd;
+
+    w->table.shards[2].tenure = 0;
+    w->table.shards[2].alive = false;
+    w->table.shards[2].last_tenure = 13;
+    fd = ask_back(w, tenures, 3);
+    scene_expect_error(w->s, fd, PD_ABORTED, "shard 2 has a newer owner");
+    close(fd);
+}
+
+/* The store refuses what gets there: the job has no checkpoints. */
+TEST(who_has_looked_at_the_newest_owners_or_does_not_know_them_is_not_refused, world *w)
+{
+    const uint64_t same[] = { 10, 20, 12 }, newer[] = { 11, 25, 13 }, unknown[] = { 0, 20, 0 };
+    const uint64_t *const lists[] = { same, newer, unknown, same };
+    int fd;
+
+    for (uint32_t i = 0; i < 3; i++) w->table.shards[i].last_tenure = i == 1 ? 20 : 10 + i;
+    for (int i = 0; i < 4; i++) {
+        fd = ask_back(w, lists[i], i < 3 ? 3 : 0);
+        scene_expect_error(w->s, fd, PD_FAILED_PRECONDITION, "no checkpoints to go back to");
+        close(fd);
+        scene_settle(w->s);
+    }
+    w->s->daemon->platform.table = NULL;
+}
+
+TEST(more_tenures_than_a_cluster_has_shards_are_refused, world *w)
+{
+    static const uint64_t tenures[PD_MAX_SHARDS + 1];
+    int fd = ask_back(w, tenures, PD_MAX_SHARDS + 1);
+
+    scene_expect_error(w->s, fd, PD_INVALID_ARGUMENT, "GoBack with tenures of 65 shards: at most 64");
+    close(fd);
+}

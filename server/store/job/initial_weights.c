@@ -23,9 +23,10 @@
  *
  * With `mean`, too, a new process may take over a rank. If the earlier process has sent all its elements of a
  * parameter, these are kept. If it has sent only some, the new process must send all and replaces them. But a chunk
- * cannot be taken out of a sum: if a chunk of the earlier process is summed already, the new process is refused. To
- * make this rare, chunks are summed only when all ranks have sent the whole parameter. Only the chunks of ranks over
- * their quota of memory are summed earlier. */
+ * cannot be taken out of a sum: if a chunk of the earlier process is summed already, the round of the parameter begins
+ * anew, and the workers of the other ranks are told to come again, since their Declare says that they are to send
+ * theirs. To make this rare, chunks are summed only when all ranks have sent the whole parameter. Only the chunks of
+ * ranks over their quota of memory are summed earlier. Where sets are open, the new process is refused. */
 #include "initial_weights.h"
 
 #include "chunk_queues.h"
@@ -35,6 +36,7 @@
 #include "work.h"
 #include "kernels.h"
 #include "mutant.h"
+#include "ranks.h"
 
 #include <stdlib.h>
 
@@ -92,21 +94,25 @@ static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
            pd_round_misses(&param->round, rank);
 }
 
+/* Returns whether some initial weights of a rank are summed already, and cannot be taken out of the sum. */
+static bool is_summed(const pd_param *param, uint32_t rank)
+{
+    for (uint32_t c = 0; c < param->round.n_chunks; c++)
+        if (pd_chunk_state(&param->round.chunks[c], rank) == PD_CONTRIBUTION_SUMMED) return true;
+    return false;
+}
+
 /* Checks that initial weights which an earlier process with this rank has sent can be discarded.
- * PD_FAILED_PRECONDITION: some of them are summed already, and cannot be taken out of the sum. */
+ * PD_FAILED_PRECONDITION: some of them are summed already, and the fragment has records of who has sent what. */
 static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
-    const pd_round *round = &param->round;
-
-    if (!is_taken_over(job, param, rank) || PD_MUTANT(init_mixed)) return PD_OK;
-    for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (pd_chunk_state(&round->chunks[c], rank) == PD_CONTRIBUTION_SUMMED)
-            return pd_fail(
-                err, PD_FAILED_PRECONDITION,
-                "%.160s: part of rank %u's initial weights has come from another process and is already in the mean; "
-                "all must come from one process: let that process return, or drop the job and start again",
-                param->name, rank);
-    return PD_OK;
+    if (!param->round.together || !is_taken_over(job, param, rank) || !is_summed(param, rank) || PD_MUTANT(init_mixed))
+        return PD_OK;
+    return pd_fail(
+        err, PD_FAILED_PRECONDITION,
+        "%.160s: part of rank %u's initial weights has come from another process and is already in the mean; "
+        "all must come from one process: let that process return, or drop the job and start again",
+        param->name, rank);
 }
 
 static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
@@ -283,10 +289,28 @@ void pd_init_take(pd_job *job, pd_request *frame)
     pd_frame_finish(&job->steps, frame);
 }
 
-/* Releases the frames in which an earlier process with this rank sent initial weights of the parameter. The caller has
- * checked that none of their chunks is summed (check_giver). */
-static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
+/* Lets the workers of all ranks but one come again, to send initial weights that were given up. */
+static void ask_others(pd_job *job, const pd_param *param, uint32_t rank, uint64_t now_ns)
 {
+    pd_error err;
+
+    pd_fail(&err, PD_UNAVAILABLE,
+            "rank %u of job %.100s has another process, and the initial weights of %.160s from the earlier one were in "
+            "the mean in part: all ranks send theirs again",
+            rank, job->steps.name, param->name);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (r != rank) pd_rank_send_away(job, r, &err, "it is to send the initial weights again", now_ns);
+}
+
+/* Gives up what an earlier process with this rank sent of the parameter's initial weights; if some of that is summed,
+ * what all ranks have sent. */
+static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns)
+{
+    if (is_summed(param, rank)) {
+        pd_contribute_give_up(&job->steps, param);
+        ask_others(job, param, rank, now_ns);
+        return;
+    }
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
         pd_chunk *chunk = &param->round.chunks[c];
         if (pd_chunk_state(chunk, rank) != PD_CONTRIBUTION_HELD) continue;
@@ -302,7 +326,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     pd_chunk *chunk;
 
     if (is_repeated(param) || piece->count == 0) return;
-    if (is_taken_over(job, param, frame->rank) && !PD_MUTANT(init_mixed)) let_go_of_earlier(job, param, frame->rank);
+    if (is_taken_over(job, param, frame->rank) && !PD_MUTANT(init_mixed))
+        let_go_of_earlier(job, param, frame->rank, now_ns);
     chunk = pd_piece_chunk(param, piece);
     /* Of a chunk that the rank sends twice, the first one counts. */
     if (pd_chunk_state(chunk, frame->rank) != PD_CONTRIBUTION_EMPTY) return;

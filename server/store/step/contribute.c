@@ -83,6 +83,23 @@ void pd_contribute_forget(pd_steps *steps, pd_param *param, uint32_t rank)
     DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
 }
 
+void pd_contribute_give_up(pd_steps *steps, pd_param *param)
+{
+    pd_round *round = &param->round;
+
+    for (uint32_t c = 0; c < round->n_chunks; c++) {
+        for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+            pd_contribution *given = &round->chunks[c].contributions[rank];
+            if (given->state == PD_CONTRIBUTION_HELD) pd_frame_let_go(steps, given->frame);
+            if (given->state == PD_CONTRIBUTION_SPILLED) pd_buffer_pool_give(param->buffers.spills, given->u.spill);
+        }
+        pd_chunk_unlist(steps, &round->chunks[c]);
+    }
+    DL_DELETE2(steps->queue.waiting, param, links.prev_waiting, links.next_waiting);
+    pd_round_reset(round);
+    steps->queue.n_open--;
+}
+
 void pd_contribute_anew(pd_steps *steps, pd_param *param, uint64_t now_ns)
 {
     pd_round *round = &param->round;

@@ -17,6 +17,9 @@ void pd_contribute_ranges(pd_steps *steps, pd_param *param);
 void pd_contribute_fixed(pd_steps *steps, pd_param *param);
 /* Forgets what the rank has given to the parameter besides gradients, after these were released. */
 void pd_contribute_forget(pd_steps *steps, pd_param *param, uint32_t rank);
+/* Empties the parameter's round, which is open and still misses contributions of a rank, and in which all ranks count:
+ * all that has come is given up. */
+void pd_contribute_give_up(pd_steps *steps, pd_param *param);
 /* Empties the parameter's round, which has closed. It is open again at once if it has contributions to the next
  * step. */
 void pd_contribute_anew(pd_steps *steps, pd_param *param, uint64_t now_ns);
