@@ -148,7 +148,8 @@ static const pd_command_option restore_options[] = {
     "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"                                   \
     "Paths may be joined by / or ., or be jax.tree_util.keystr's; they may begin with an index or a word like "        \
     "opt_state, and NAME may have either separator.\n"                                                                 \
-    "The command ends when the state is in the job and, if this has checkpoints, on the disk. Of several daemons each " \
+    "The command ends when the state is in the job and, if this has checkpoints, on the disk. Of several daemons "     \
+    "each "                                                                                                            \
     "imports its part by itself: if one fails, call the command again when all answer."
 
 #define TOKEN_DETAILS                                                                                                  \

@@ -555,7 +555,8 @@ static int commit_all(state_import *im, pd_error *err)
     rc = pd_cluster_ask(&im->cluster, PD_IMPORT, &commit.base, NULL, &why);
     if (rc == PD_OK) return rc;
     return pd_fail(err, rc, "%.400s%s", why.text,
-                   im->cluster.n > 1 ? "; other daemons may have imported their part: import again when all answer" : "");
+                   im->cluster.n > 1 ? "; other daemons may have imported their part: import again when all answer"
+                                     : "");
 }
 
 static int send_all(state_import *im, pd_error *err)

@@ -66,8 +66,8 @@ static void name_paths(attempt *a)
 }
 
 /* Makes the job's directory, if it does not exist, and syncs it and its parent. Syncs even if the directory existed: an
- * earlier attempt may have failed before the sync. Then the disk may have other names than the directory shows, and
- * the files of a temporary directory may have the name of a checkpoint there. So none may be removed before the sync. */
+ * earlier attempt may have failed before the sync. Then the disk may have other names than the directory shows, and the
+ * files of a temporary directory may have the name of a checkpoint there. So none is removed before the sync. */
 static int make_job_dir(attempt *a, pd_error *err)
 {
     int number = a->disk->make_dir(a->disk->arg, a->job_dir), rc;

@@ -6,8 +6,8 @@
  *     reading    the checkpoint writer reads the whole checkpoint into memory, checks the records up to the step, and
  *                makes the checkpoint the newest one on the disk
  *     ending     the job ends: the connections of its workers get PD_UNAVAILABLE. Its memory is freed as soon as its
- *                preconditioner tasks have returned. The WAL thread drops the records after the step, and all decisions;
- *                if the disk fails, it tries again every second, and the job is not ready before that
+ *                preconditioner tasks have returned. The WAL thread drops the records after the step, and all
+ *                decisions; if the disk fails, it tries again every second, and the job is not ready before that
  *     loading    a job is made from the checkpoint, in parts. It has another life (pd_job.life). If memory is short,
  *                loading is tried again every second
  *     replaying  the checkpoint writer reads records up to the step, some at a time. Each is replayed in one part

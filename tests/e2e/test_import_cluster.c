@@ -53,15 +53,14 @@ static void join(fixture *f)
     static float weights[PARAMS][ROWS];
     void *at[PARAMS];
     pd_client_param params[PARAMS];
-    pd_client_options options = {
-        .urls = f->list,
-        .job = "j",
-        .world_size = 1,
-        .rules = (const char *const[]){ "* adam lr=0.01", NULL },
-        .options = (const char *const[]){ "nonfinite_scope=job", "durability=log", "checkpoint_every=3", NULL },
-        .window = MOST,
-        .deadline = patient(30)
-    };
+    pd_client_options options = { .urls = f->list,
+                                  .job = "j",
+                                  .world_size = 1,
+                                  .rules = (const char *const[]){ "* adam lr=0.01", NULL },
+                                  .options = (const char *const[]){ "nonfinite_scope=job", "durability=log",
+                                                                    "checkpoint_every=3", NULL },
+                                  .window = MOST,
+                                  .deadline = patient(30) };
     pd_error err = { 0 };
 
     for (int p = 0; p < PARAMS; p++) {
@@ -146,16 +145,15 @@ TEST(an_import_that_a_killed_daemon_has_missed_is_completed_by_the_next_one, fix
                                     "echo status $? >> %s/said ) &",
                                     f->list, f->root, f->root, f->root),
                      0);
-    for (int i = 0; i < 2; i++)
-        assert_true(daemon_says(f->daemons[i], "tensors of optimizer state and", patient(20)));
+    for (int i = 0; i < 2; i++) assert_true(daemon_says(f->daemons[i], "tensors of optimizer state and", patient(20)));
     kill_daemon(f, 2);
     pd_client_close(holder);
     assert_int_equal(
-        paramctl_shell("for i in $(seq 600); do grep -q ^status %s/said && exit 0; sleep 0.1; done; exit 1", f->root), 0);
+        paramctl_shell("for i in $(seq 600); do grep -q ^status %s/said && exit 0; sleep 0.1; done; exit 1", f->root),
+        0);
     assert_int_equal(paramctl_shell("grep -q 'status [13]' %s/said", f->root), 0);
-    assert_int_equal(paramctl_shell("grep -q 'other daemons may have imported their part: import again' %s/said",
-                                    f->root),
-                     0);
+    assert_int_equal(
+        paramctl_shell("grep -q 'other daemons may have imported their part: import again' %s/said", f->root), 0);
     assert_int_not_equal(import(f), 0);
     start_daemon(f, 2, port);
     assert_int_equal(import(f), 0);

@@ -416,8 +416,8 @@ static void set_counts(pd_job *job)
 }
 
 /* Answers a commit or a reset that is in force when a checkpoint has it: before that, a restart would bring back the
- * state from before it. If no checkpoint of the job was ever begun, answers at once: a restart does not bring such a job
- * back. The request waits as one for a checkpoint. */
+ * state from before it. If no checkpoint of the job was ever begun, answers at once: a restart does not bring such a
+ * job back. The request waits as one for a checkpoint. */
 static void answer_when_durable(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     char *name = request->u.import.job_name;
