@@ -147,7 +147,10 @@ static const pd_command_option restore_options[] = {
     "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"                                                  \
     "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"                                   \
     "Paths may be joined by / or ., or be jax.tree_util.keystr's; they may begin with an index or a word like "        \
-    "opt_state, and NAME may have either separator."
+    "opt_state, and NAME may have either separator.\n"                                                                 \
+    "The command ends when the state is in the job and, if this has checkpoints, on the disk. Of several daemons "     \
+    "each "                                                                                                            \
+    "imports its part by itself: if one fails, call the command again when all answer."
 
 #define TOKEN_DETAILS                                                                                                  \
     "`paramctl token new ID' prints a line with a new random key for ID, a worker or a person: letters, digits and "   \

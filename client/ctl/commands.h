@@ -6,6 +6,9 @@
 #include "message.h"
 
 enum { PD_MOST_SETTINGS = 64 }; /* most NAME=VALUE arguments of one `paramctl set` */
+/* Longest time that a daemon waits until no step is under way, and then for its disk, before it answers that it has put
+ * state into a job or reset it. */
+#define PD_IMPORT_SECONDS 70.0
 
 /* The table: one command a row, then an empty row (command_table.c). */
 extern const pd_command pd_commands[];

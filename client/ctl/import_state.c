@@ -544,17 +544,31 @@ static int send_count(state_import *im, const entry *e, pd_error *err)
     return rc;
 }
 
+/* Lets all daemons put the state into the job, each by itself. They answer when it is on their disks. */
+static int commit_all(state_import *im, pd_error *err)
+{
+    Paramd__ImportRequest commit = request_of(im, 4);
+    pd_error why = { 0 };
+    int rc;
+
+    commit.partial = im->partial;
+    rc = pd_cluster_ask(&im->cluster, PD_IMPORT, &commit.base, NULL, &why);
+    if (rc == PD_OK) return rc;
+    return pd_fail(err, rc, "%.400s%s", why.text,
+                   im->cluster.n > 1 ? "; other daemons may have imported their part: import again when all answer"
+                                     : "");
+}
+
 static int send_all(state_import *im, pd_error *err)
 {
-    Paramd__ImportRequest begin = request_of(im, 1), commit = request_of(im, 4);
+    Paramd__ImportRequest begin = request_of(im, 1);
     int rc = pd_cluster_ask(&im->cluster, PD_IMPORT, &begin.base, NULL, err);
 
     for (size_t i = 0; i < im->n && rc == PD_OK; i++)
         rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i], err)
                                                      : send_tensor(im, &im->entries[i], err);
-    commit.partial = im->partial;
     if (rc == PD_OK) show_progress(im, true);
-    return rc == PD_OK ? pd_cluster_ask(&im->cluster, PD_IMPORT, &commit.base, NULL, err) : rc;
+    return rc == PD_OK ? commit_all(im, err) : rc;
 }
 
 static void print_unknown(const state_import *im)
@@ -653,7 +667,8 @@ static int run(state_import *im)
     bool matches = false;
     int rc = map_file(im, &err), status;
 
-    if (rc == PD_OK) rc = pd_cluster_open_complete(&im->cluster, line, 0, &err);
+    if (rc == PD_OK) rc = pd_cluster_probe(line, &err);
+    if (rc == PD_OK) rc = pd_cluster_open_complete(&im->cluster, line, PD_IMPORT_SECONDS, &err);
     if (rc == PD_OK) im->piece = pd_cluster_payload(&im->cluster, PIECE_BYTES);
     if (rc == PD_OK) rc = fetch(im, &err);
     if (rc == PD_OK) rc = sort_out(im, &err);

@@ -63,7 +63,6 @@ int pd_run_kick(pd_line *line)
 
 int pd_run_reset_state(pd_line *line)
 {
-    static const double quiesce_s = 10; /* longest time that the daemon waits until no step is under way */
     Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
     pd_error err = { 0 };
 
@@ -71,7 +70,7 @@ int pd_run_reset_state(pd_line *line)
     request.act = 5;
     request.param = line->args[1];
     request.partial = pd_line_has(line, "keep-counts");
-    return ask_all(line, PD_IMPORT, &request.base, quiesce_s, true, &err) == PD_OK
+    return ask_all(line, PD_IMPORT, &request.base, PD_IMPORT_SECONDS, true, &err) == PD_OK
                ? pd_result_done(line->json, "the optimizer state of %s in job %s has its initial values", line->args[1],
                                 line->args[0])
                : pd_result_fail(line->json, &err);

@@ -60,6 +60,8 @@
     X(fsync_left_out, "the files of a checkpoint are not synced before it gets its name")                              \
     X(dir_sync_left_out, "no directory of a checkpoint is synced")                                                     \
     X(rename_unsynced, "a checkpoint counts as durable before the directory with its name is synced")                  \
+    X(abandons_unsynced,                                                                                               \
+      "a failed rewrite of a checkpoint is removed before the disk has the name of the earlier one again")             \
     X(failed_sync_repeated, "a sync that has failed is called again, and its success is believed")                     \
     X(trusts_unsynced, "the files of a checkpoint are not synced, and loaded without a look at their hashes")          \
     X(retention_takes_newest, "the newest checkpoint is removed, not the oldest")                                      \
@@ -79,6 +81,7 @@
     X(records_before_checkpoint, "records are written before the checkpoint that they follow is durable")              \
     X(change_not_counted, "weights that are replaced do not count as a change of the state besides steps")             \
     X(leave_unrecorded, "the disk does not have that a rank has left when its worker is told so")                      \
+    X(undropped_continues, "a job that goes back continues although its WAL could not be dropped")                     \
     X(end_unsynced, "the mark that a job has ended counts as written before its directory is synced")                  \
     X(resize_forgets_last,                                                                                             \
       "a job that goes on with another number of workers loses the weights of its last parameter")                     \

@@ -96,11 +96,12 @@ static bool undo(withdrawal *w)
 }
 
 /* Renames the later checkpoints: the newest one last, after the other new names are on the disk. While it has its name,
- * a restart uses it. So a crash never makes a restart use one in between. */
+ * a restart uses it. So a crash never makes a restart use one in between. The first sync is for names that a failed
+ * attempt to write a checkpoint has left unsynced: make_temporary removes its files. */
 static int rename_all(withdrawal *w, const pd_step_list *list, pd_error *err)
 {
     size_t newest = list->n;
-    int rc = PD_OK;
+    int rc = pd_disk_sync_dir(w->disk, w->job_dir, err);
 
     for (size_t i = list->n; i-- > 0;)
         if (is_later(w, &list->at[i])) newest = i;

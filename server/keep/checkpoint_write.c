@@ -65,14 +65,16 @@ static void name_paths(attempt *a)
     step_path(a->final, a->job_dir, PD_STEP_CURRENT, a->kept->step);
 }
 
-/* Makes the job's directory, if it does not exist, and syncs its parent. Syncs even if the directory existed: an
- * earlier attempt may have failed before the sync. */
+/* Makes the job's directory, if it does not exist, and syncs it and its parent. Syncs even if the directory existed: an
+ * earlier attempt may have failed before the sync. Then the disk may have other names than the directory shows, and the
+ * files of a temporary directory may have the name of a checkpoint there. So none is removed before the sync. */
 static int make_job_dir(attempt *a, pd_error *err)
 {
-    int number = a->disk->make_dir(a->disk->arg, a->job_dir);
+    int number = a->disk->make_dir(a->disk->arg, a->job_dir), rc;
 
     if (number != 0 && number != EEXIST) return pd_disk_fail(err, number, "make the directory", a->job_dir);
-    return pd_disk_sync_dir(a->disk, a->root, err);
+    rc = pd_disk_sync_dir(a->disk, a->root, err);
+    return rc == PD_OK ? pd_disk_sync_dir(a->disk, a->job_dir, err) : rc;
 }
 
 /* Removes a checkpoint. Renames it to a temporary name first, so that a checkpoint that is removed only in part does
@@ -248,12 +250,16 @@ static int publish(attempt *a, pd_error *err)
 
 /* ---- the end ---- */
 
-/* Undoes an attempt that has failed: removes its files, and restores the name of an earlier checkpoint. The next
- * attempt removes the files that could not be removed. */
+/* Undoes an attempt that has failed: restores the name of an earlier checkpoint, and removes the new files once the
+ * disk has that name. Before the sync the disk may have the new files under this name, and no name for the earlier
+ * checkpoint. The next attempt removes the files that could not be removed. */
 static void abandon(attempt *a)
 {
     if (a->published && rename_dir(a->disk, a->final, a->tmp, NULL) != PD_OK) return;
     if (a->replaced) (void)rename_dir(a->disk, a->old, a->final, NULL);
+    if ((a->published || a->replaced) && !PD_MUTANT(abandons_unsynced) &&
+        pd_disk_sync_dir(a->disk, a->job_dir, NULL) != PD_OK)
+        return;
     if (a->made) (void)pd_keep_remove_dir(a->disk, a->tmp, NULL);
 }
 

@@ -338,7 +338,7 @@ int pd_wal_truncate(const pd_wal_source *from, uint64_t last, pd_error *err)
 }
 
 /* Renames the directory `old` of a job to `new`, or to the first free name of new.2, new.3 ... *was_there: there was
- * such a directory. */
+ * such a directory. Syncs even if there was none: an earlier attempt may have failed before the sync. */
 static int set_aside(const pd_disk *disk, const char *job_dir, const char *old, const char *new, bool *was_there,
                      pd_error *err)
 {
@@ -353,8 +353,8 @@ static int set_aside(const pd_disk *disk, const char *job_dir, const char *old, 
         snprintf(name, sizeof name, "%s.%d", new, i);
     }
     *was_there = number == 0;
-    if (number == ENOENT) return PD_OK;
-    return number == 0 ? pd_disk_sync_dir(disk, job_dir, err) : pd_disk_fail(err, number, "rename", from);
+    if (number != 0 && number != ENOENT) return pd_disk_fail(err, number, "rename", from);
+    return pd_disk_sync_dir(disk, job_dir, err);
 }
 
 int pd_wal_set_aside(const pd_disk *disk, const char *job_dir, bool *was_there, pd_error *err)

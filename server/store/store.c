@@ -324,8 +324,8 @@ static void logged(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_jobs_numbered(&store->jobs, request->u.wal->number);
 
+    if (pd_store_wal_dropped(store, request, now_ns)) return;
     if (job != NULL && job->gone) job = NULL;
-    if (pd_store_wal_dropped(store, request->u.wal)) job = NULL;
     pd_wal_returned(job, request);
     if (job == NULL) return;
     pd_checkpoint_look(job, now_ns);

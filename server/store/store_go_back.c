@@ -43,6 +43,8 @@ struct pd_going_back {
     pd_effect *order;    /* for the checkpoint writer; NULL: it was handed over */
     pd_effect *dropping; /* tells the WAL thread to drop the streams; NULL: it was handed over */
     bool dropped;        /* the WAL thread has done that */
+    uint64_t drop_ns;    /* time at which it is told again, after the disk has failed */
+    unsigned undropped;  /* number of times that the disk has failed */
     pd_checkpoint_image *image;
     pd_restoring *restoring;  /* NULL: not begun */
     bool read;                /* everything was read */
@@ -394,8 +396,46 @@ static void end_job(pd_store *store, pd_going_back *back, pd_job *job, uint64_t 
     pd_store_fail(store, job, &err);
     back->dropping->u.wal->base = back->image->place;
     back->dropping->u.wal->step = back->replays ? back->step : back->image->place;
+}
+
+/* Tells the WAL thread to drop the streams, or tells it again a second after the disk has failed. The job is loaded
+ * after that: if it took steps before, a restart would repeat those that it took earlier. */
+static void look_dropping(pd_store *store, pd_going_back *back, uint64_t now_ns)
+{
+    if (back->stage < ENDING || back->dropping == NULL || now_ns < back->drop_ns) return;
     pd_effects_add(&store->outbox, back->dropping);
     back->dropping = NULL;
+}
+
+/* Lets the streams be dropped a second later, because the disk has failed. Takes ownership of the request. */
+static void retry_dropping(pd_store *store, pd_going_back *back, pd_request *request, uint64_t now_ns)
+{
+    pd_wal_record *record = request->u.wal;
+
+    back->dropping = pd_request_become(request, PD_EFF_WAL, (pd_ticket){ 0, 0 }, back->number);
+    back->dropping->u.wal = record;
+    back->drop_ns = now_ns + RETRY_NS;
+    if (!pd_is_power_of_two(++back->undropped)) return;
+    pd_say(&store->outbox, PD_SAY_WARNING,
+           (pd_log_facts){ .job = back->name, .step = &back->step, .code = record->error.code },
+           "goes back, but its WAL could not be dropped yet; it is tried again every second: %.300s",
+           record->error.text);
+}
+
+bool pd_store_wal_dropped(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_wal_record *record = request->u.wal;
+    pd_going_back *back = find_back(store, record->number);
+
+    if (record->act == PD_WAL_APPEND) return false;
+    if (back != NULL && record->error.code != PD_OK && !PD_MUTANT(undropped_continues)) {
+        retry_dropping(store, back, request, now_ns);
+        return true;
+    }
+    if (back != NULL) back->dropped = true;
+    pd_wal_record_free(record);
+    pd_request_free(request);
+    return true;
 }
 
 /* Keeps the order, which reads records next. */
@@ -448,20 +488,6 @@ void pd_store_went_back(pd_store *store, pd_request *request, uint64_t now_ns)
     }
     pd_go_back_order_free(order);
     pd_request_free(request);
-}
-
-bool pd_store_wal_dropped(pd_store *store, const pd_wal_record *record)
-{
-    pd_going_back *back = find_back(store, record->number);
-
-    if (record->act == PD_WAL_APPEND) return false;
-    if (record->error.code != PD_OK)
-        pd_say(&store->outbox, PD_SAY_ERROR, (pd_log_facts){ .job = record->job, .code = record->error.code },
-               "has gone back, but its WAL could not be dropped: until the next checkpoint a restart may repeat steps "
-               "that it took before: %.300s",
-               record->error.text);
-    if (back != NULL) back->dropped = true;
-    return true;
 }
 
 /* ---- loading ---- */
@@ -619,6 +645,7 @@ void pd_store_go_back_look(pd_store *store, uint64_t now_ns)
     pd_going_back *back, *next;
 
     DL_FOREACH_SAFE(store->going_back, back, next) look(store, back, now_ns);
+    DL_FOREACH(store->going_back, back) look_dropping(store, back, now_ns);
 }
 
 /* Refuses a request whose time is over. A job whose order was not handed over yet continues. */
@@ -652,6 +679,7 @@ uint64_t pd_store_go_back_next(const pd_store *store)
     for (const pd_going_back *back = store->going_back; back != NULL; back = back->next) {
         if (back->request != NULL && back->request->u.go_back.wait_ns < at) at = back->request->u.go_back.wait_ns;
         if (back->stage == ENDING && back->short_of_memory > 0 && back->retry_ns < at) at = back->retry_ns;
+        if (back->stage >= ENDING && back->dropping != NULL && back->drop_ns < at) at = back->drop_ns;
     }
     return at;
 }

@@ -6,7 +6,8 @@
  *     reading    the checkpoint writer reads the whole checkpoint into memory, checks the records up to the step, and
  *                makes the checkpoint the newest one on the disk
  *     ending     the job ends: the connections of its workers get PD_UNAVAILABLE. Its memory is freed as soon as its
- *                preconditioner tasks have returned. The WAL thread drops the records after the step, and all decisions
+ *                preconditioner tasks have returned. The WAL thread drops the records after the step, and all
+ *                decisions; if the disk fails, it tries again every second, and the job is not ready before that
  *     loading    a job is made from the checkpoint, in parts. It has another life (pd_job.life). If memory is short,
  *                loading is tried again every second
  *     replaying  the checkpoint writer reads records up to the step, some at a time. Each is replayed in one part
@@ -36,9 +37,9 @@ struct pd_store;
 void pd_store_go_back(struct pd_store *store, pd_request *request, uint64_t now_ns);
 /* Takes an order back from the checkpoint writer (PD_REQ_WENT_BACK). Takes ownership of the request. */
 void pd_store_went_back(struct pd_store *store, pd_request *request, uint64_t now_ns);
-/* Takes the order to drop the streams of a WAL back from the WAL thread, which is not freed. Returns false if the
- * record is no such order. */
-bool pd_store_wal_dropped(struct pd_store *store, const pd_wal_record *record);
+/* Takes the order to drop the streams of a WAL back from the WAL thread (PD_REQ_WAL), and ownership of the request.
+ * Returns false, and takes nothing, if the record is no such order. */
+bool pd_store_wal_dropped(struct pd_store *store, pd_request *request, uint64_t now_ns);
 /* Advances all jobs that go back, as far as that is possible without reading. Call it after each request. */
 void pd_store_go_back_look(struct pd_store *store, uint64_t now_ns);
 /* Reads a part of a checkpoint, if a job is being loaded. */

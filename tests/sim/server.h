@@ -31,7 +31,7 @@ void sim_server_kill(sim_server *server);
 /* Kills the server at once if `amount` is even, otherwise in the middle of a later call of the disk: see SIM_KILL. */
 void sim_server_kill_in(sim_server *server, uint64_t amount);
 /* Makes one of n calls of the disk fail with this error (errno.h). 0: none fails. */
-void sim_server_trouble_disk(sim_server *server, int error, uint64_t n);
+void sim_server_trouble_disk(sim_server *server, int error, uint64_t n, bool dies);
 /* Makes the disk well for good. A lone server that was not killed yet is killed now, so that each run has a crash. */
 void sim_server_end_trouble(sim_server *server);
 /* Sends SIGTERM. */

@@ -15,6 +15,7 @@ struct sim_disk {
     bool dead, starting;      /* starting: a server comes back, during which no call fails by chance */
     int error;
     uint64_t fails_of;
+    bool dies_of_it; /* the server dies soon after some of the calls that fail */
 };
 
 /* Prepares a call that changes the disk: it may fail, or the server dies in it. A write that fails is made in part.
@@ -32,6 +33,7 @@ static sim_side begin(sim_disk *disk)
         mem_disk_fail_at(disk->memory, 0, EIO);
     } else if (disk->fails_of > 0 && !disk->starting && sim_once_in(&disk->random, disk->fails_of)) {
         mem_disk_fail_at(disk->memory, 0, disk->error);
+        if (disk->dies_of_it && sim_once_in(&disk->random, 2)) sim_disk_die_in(disk, sim_below(&disk->random, 12));
     }
     return before;
 }
@@ -267,10 +269,11 @@ const pd_disk *sim_disk_functions(const sim_disk *disk)
     return &disk->functions;
 }
 
-void sim_disk_trouble(sim_disk *disk, int error, uint64_t n)
+void sim_disk_trouble(sim_disk *disk, int error, uint64_t n, bool dies)
 {
     disk->error = error;
     disk->fails_of = n;
+    disk->dies_of_it = dies;
 }
 
 void sim_disk_die_in(sim_disk *disk, uint64_t calls)
@@ -314,8 +317,8 @@ void sim_disk_take(sim_disk *disk, sim_disk *from)
     disk->memory = memory;
     disk->inner = mem_disk_table(memory);
     disk->functions = functions_of(disk);
-    sim_disk_trouble(from, 0, 0);
-    sim_disk_trouble(disk, 0, 0);
+    sim_disk_trouble(from, 0, 0, false);
+    sim_disk_trouble(disk, 0, 0, false);
     sim_disk_die_in(from, UINT64_MAX);
     disk->writes = from->writes = -1;
     sim_disk_lose(disk);

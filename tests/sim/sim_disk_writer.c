@@ -387,7 +387,7 @@ void sim_load_jobs(sim_server *server)
     pd_job_dirs_free(&dirs);
 }
 
-void sim_server_trouble_disk(sim_server *server, int error, uint64_t n)
+void sim_server_trouble_disk(sim_server *server, int error, uint64_t n, bool dies)
 {
-    sim_disk_trouble(server->disk, error, n);
+    sim_disk_trouble(server->disk, error, n, dies);
 }

@@ -137,6 +137,9 @@ typedef enum sim_fault_kind {
     SIM_SLEEP,
     SIM_CUT_OFF,
     SIM_ENGINE_AWAY,
+    /* only with --shards: for `amount` ns one of 3 to 12 calls of the disk fails with EIO, and the server is killed
+     * within 12 calls after every other one that fails */
+    SIM_DISK_DIES,
     SIM_FAULT_KINDS
 } sim_fault_kind;
 

@@ -137,6 +137,46 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
         add_fault(plan, others[sim_below(r, sizeof others / sizeof others[0])], r);
 }
 
+/* Adds a fault of the disk of one shard, or of all shards at about the same time, and maybe a kill of it meanwhile, or
+ * soon after. */
+static void add_bad_disk(sim_plan *plan, uint64_t *r)
+{
+    static const sim_fault_kind kinds[] = { SIM_DISK_FULL, SIM_DISK_FAIL, SIM_DISK_DIES, SIM_DISK_DIES };
+    sim_fault_kind kind = kinds[sim_below(r, 4)];
+    bool all = sim_once_in(r, 4);
+    sim_fault first;
+
+    add_fault(plan, kind, r);
+    first = plan->faults[plan->n_faults - 1];
+    for (uint32_t shard = 0; all && shard < plan->shards && plan->n_faults < SIM_FAULTS; shard++) {
+        if (shard == first.shard) continue;
+        plan->faults[plan->n_faults] = first;
+        plan->faults[plan->n_faults++].shard = shard;
+    }
+    if (sim_once_in(r, 3) || plan->n_faults == SIM_FAULTS) return;
+    add_fault(plan, SIM_KILL, r);
+    plan->faults[plan->n_faults - 1].shard = first.shard;
+    plan->faults[plan->n_faults - 1].at_ns = first.at_ns + sim_below(r, first.amount + first.amount / 2);
+    if (plan->faults[plan->n_faults - 1].at_ns >= plan->calm_ns) plan->n_faults--;
+}
+
+/* Lets the disks of half of the plans be full or fail, mostly under jobs with a WAL. That is drawn apart, so that the
+ * other plans stay as they are. */
+static void draw_bad_disks(sim_plan *plan)
+{
+    uint64_t r = sim_mix(plan->seed, 17, 11, 48);
+
+    if (sim_below(&r, 2) != 0) return;
+    for (uint32_t j = 0; j < plan->n_jobs; j++) {
+        sim_job *job = &plan->jobs[j];
+        bool logs = !sim_once_in(&r, 8);
+        if (logs && !job->logs) sim_plan_add_option(job, "durability=log");
+        job->logs = job->logs || logs;
+        if (sim_once_in(&r, 4)) sim_plan_add_option(job, "on_disk_error=pause");
+    }
+    for (uint64_t n = 1 + sim_below(&r, 4); n > 0 && plan->n_faults < SIM_FAULTS; n--) add_bad_disk(plan, &r);
+}
+
 /* Each shard takes and loses steps of model state alone. */
 static void separate_model_state(sim_job *job)
 {
@@ -174,6 +214,7 @@ void sim_plan_draw_cluster(sim_plan *plan, uint64_t seed, uint32_t shards)
     for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(plan, &plan->jobs[j], j, &r);
     sim_plan_draw_limits(plan, &r);
     draw_faults(plan, &r);
+    draw_bad_disks(plan);
     mark_jobs(plan);
     plan->latency_ns = sim_once_in(&r, 4) ? 20 * SIM_MS : 2 * SIM_MS;
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 4) ? 200 + sim_below(&r, 2000) : 65536;

@@ -231,7 +231,7 @@ void sim_server_kill_in(sim_server *server, uint64_t amount)
 
 void sim_server_end_trouble(sim_server *server)
 {
-    sim_disk_trouble(server->disk, 0, 0);
+    sim_disk_trouble(server->disk, 0, 0, false);
     sim_disk_die_in(server->disk, UINT64_MAX);
     if (server->s->cluster == NULL && server->life == 0 && !sim_server_stopped(server)) sim_server_kill(server);
 }

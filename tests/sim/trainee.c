@@ -81,8 +81,10 @@ static bool passes(int rc)
 /* Returns whether a disk of the plan fails at times. */
 static bool has_disk_faults(const sim_trainee *t)
 {
-    for (uint32_t f = 0; f < t->s->plan->n_faults; f++)
-        if (t->s->plan->faults[f].kind == SIM_DISK_FULL || t->s->plan->faults[f].kind == SIM_DISK_FAIL) return true;
+    for (uint32_t f = 0; f < t->s->plan->n_faults; f++) {
+        sim_fault_kind kind = t->s->plan->faults[f].kind;
+        if (kind == SIM_DISK_FULL || kind == SIM_DISK_FAIL || kind == SIM_DISK_DIES) return true;
+    }
     return false;
 }
 
@@ -115,6 +117,29 @@ static uint64_t lowest_step(const sim_trainee *t)
         if (step < least) least = step;
     }
     return least;
+}
+
+/* Returns whether a parameter takes its steps together with others of its job. */
+static bool is_coupled(const sim_trainee *t, uint32_t p)
+{
+    return t->job->whole && !t->job->params[p].model_state;
+}
+
+/* Checks that parameters that take their steps together are at one step. A job that was begun anew on one shard may
+ * have model state that is a step behind. */
+static void check_one_step(const sim_trainee *t)
+{
+    uint64_t one = UINT64_MAX;
+
+    /* On one server a step that is decided may be under way. */
+    for (uint32_t p = 0; t->s->plan->shards > 1 && p < t->job->n_params; p++) {
+        uint64_t step = pd_client_step(t->client, p);
+        if (!is_coupled(t, p)) continue;
+        if (one != UINT64_MAX && step != one)
+            sim_fail("one step", "%s rank %u has weights of steps %llu and %llu", t->job->name, t->rank,
+                     (unsigned long long)one, (unsigned long long)step);
+        one = step;
+    }
 }
 
 static void keep_whole(sim_trainee *t)
@@ -164,14 +189,8 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
 {
     t->step = lowest_step(t);
     t->progress = 0;
-    for (uint32_t p = 0; p < t->job->n_params; p++) {
-        uint64_t step = pd_client_step(t->client, p);
-        /* On one server a step that is decided may be under way. */
-        if (t->job->whole && t->s->plan->shards > 1 && !t->job->params[p].model_state && step != t->step)
-            sim_fail("one step", "%s rank %u has weights of steps %llu and %llu", t->job->name, t->rank,
-                     (unsigned long long)t->step, (unsigned long long)step);
-        check_weights(t, p, step);
-    }
+    check_one_step(t);
+    for (uint32_t p = 0; p < t->job->n_params; p++) check_weights(t, p, pd_client_step(t->client, p));
     /* A new process may have got its weights just before a step for which an earlier process of the rank has pushed. */
     if (t->step < t->of->acked && !sim_cluster_is_past(t->s, t->job, t->of->acked))
         sim_fail("durability", "%s rank %u goes on from step %llu, and step %llu was durable on all shards",

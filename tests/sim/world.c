@@ -129,7 +129,7 @@ static void memory_is_back(sim *s, void *who, uint64_t what)
 static void disk_is_well(sim *s, void *who, uint64_t what)
 {
     (void)who;
-    sim_server_trouble_disk(s->servers[what], 0, 0);
+    sim_server_trouble_disk(s->servers[what], 0, 0, false);
 }
 
 /* Returns the server that a fault hits. */
@@ -140,10 +140,10 @@ static sim_server *server_of(const sim *s, const sim_fault *fault)
 
 static void hurt_disk(sim *s, const sim_fault *fault)
 {
-    bool full = fault->kind == SIM_DISK_FULL;
+    bool full = fault->kind == SIM_DISK_FULL, dies = fault->kind == SIM_DISK_DIES;
     sim_server *server = server_of(s, fault);
 
-    sim_server_trouble_disk(server, full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % 30);
+    sim_server_trouble_disk(server, full ? ENOSPC : EIO, full ? 1 : 3 + fault->amount % (dies ? 10 : 30), dies);
     sim_after(s, fault->amount, disk_is_well, s, sim_server_number(server));
 }
 
@@ -188,7 +188,8 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_KILL:
     case SIM_RESTART: hurt_server(s, fault); break;
     case SIM_DISK_FULL:
-    case SIM_DISK_FAIL: hurt_disk(s, fault); break;
+    case SIM_DISK_FAIL:
+    case SIM_DISK_DIES: hurt_disk(s, fault); break;
     case SIM_SLEEP:
     case SIM_CUT_OFF:
     case SIM_ENGINE_AWAY: sim_owner_hurt(server_of(s, fault), fault); break;

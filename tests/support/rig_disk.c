@@ -221,8 +221,11 @@ static void return_record(rig *r, pd_wal_record *entry)
     assert_non_null(request);
     entry->bytes = entry->head_bytes;
     entry->ns = 1000000;
+    entry->error = (pd_error){ 0 };
     if (entry->act == PD_WAL_APPEND)
         (void)(entry->stream == PD_WAL_DECISIONS ? put_decisions : put)(r, entry, &entry->error);
+    else if (r->wal_error != NULL)
+        pd_fail(&entry->error, PD_UNAVAILABLE, "%s", r->wal_error);
     else
         rig_on_dropping(r, entry);
     request->u.wal = entry;

@@ -161,8 +161,9 @@ TEST(a_power_cut_leaves_the_old_checkpoint_or_the_new_one)
     }
 }
 
-/* Makes call n fail. Returns true if there were fewer calls. */
-static bool fail_call(const scenario *s, int64_t n, int number, mem_disk_crash_kind kind)
+/* Makes call n fail. Then the machine crashes, and `seed` chooses what is kept. Returns true if there were fewer
+ * calls. */
+static bool fail_call(const scenario *s, int64_t n, int number, mem_disk_crash_kind kind, uint64_t seed)
 {
     mem_disk *memory = before(s);
     pd_disk disk = mem_disk_table(memory);
@@ -185,9 +186,11 @@ static bool fail_call(const scenario *s, int64_t n, int number, mem_disk_crash_k
     loaded = newest(&disk);
     if (loaded != (rc == PD_OK ? s->step : old_step(s)))
         fail_msg("call %lld fails: step %llu loads: %s", (long long)n, (unsigned long long)loaded, err.text);
-    mem_disk_crash(memory, kind, (uint64_t)n);
+    mem_disk_crash(memory, kind, seed);
     loaded = newest(&disk);
-    assert_true(loaded == s->step || (rc != PD_OK && loaded == old_step(s)));
+    if (loaded != s->step && (rc == PD_OK || loaded != old_step(s)))
+        fail_msg("call %lld fails, then crash %d, seed %llu: step %llu loads", (long long)n, kind,
+                 (unsigned long long)seed, (unsigned long long)loaded);
     assert_heals(memory, s);
     mem_disk_free(memory);
     return (int64_t)(all - calls) <= n;
@@ -200,12 +203,39 @@ TEST(after_any_call_that_fails_the_old_checkpoint_loads)
     for (int i = 0; i < SCENARIOS; i++)
         for (int k = 0; k < 2; k++) {
             int64_t n = 0;
-            while (!fail_call(&scenarios[i], n, numbers[k], MEM_DISK_LOSE)) {
-                fail_call(&scenarios[i], n, numbers[k], MEM_DISK_KEEP);
-                fail_call(&scenarios[i], n, numbers[k], MEM_DISK_TEAR);
+            while (!fail_call(&scenarios[i], n, numbers[k], MEM_DISK_LOSE, 0)) {
+                fail_call(&scenarios[i], n, numbers[k], MEM_DISK_KEEP, 0);
+                for (uint64_t seed = 1; seed <= (k == 0 ? SEEDS / 3 : 1); seed++)
+                    fail_call(&scenarios[i], n, numbers[k], MEM_DISK_TEAR, seed);
                 assert_true(++n < MOST_CALLS);
             }
         }
+}
+
+/* Lets two attempts to write a checkpoint fail, one after the other, each at another call. Then the machine crashes. */
+static void fail_twice(const scenario *s, uint64_t seed)
+{
+    mem_disk *memory = before(s);
+    pd_disk disk = mem_disk_table(memory);
+    bool ok = false;
+    uint64_t loaded;
+
+    for (uint64_t i = 0; i < 2; i++) {
+        mem_disk_fail_at(memory, (int64_t)(seed * (5 + 6 * i) / (1 + i) % 70), EIO);
+        ok = write_step(&disk, s->step, s->keep, NULL) == PD_OK || ok;
+    }
+    mem_disk_crash(memory, MEM_DISK_TEAR, seed);
+    loaded = newest(&disk);
+    if (loaded != s->step && (ok || loaded != old_step(s)))
+        fail_msg("seed %llu: step %llu loads", (unsigned long long)seed, (unsigned long long)loaded);
+    assert_heals(memory, s);
+    mem_disk_free(memory);
+}
+
+TEST(a_crash_after_two_failed_attempts_leaves_the_old_checkpoint_or_the_new_one)
+{
+    for (int i = 0; i < SCENARIOS; i++)
+        for (uint64_t seed = 1; seed <= 25 * SEEDS; seed++) fail_twice(&scenarios[i], seed);
 }
 
 TEST(a_full_disk_is_found_before_anything_is_written)

@@ -658,6 +658,36 @@ static bool replay_without_memory(int64_t n)
     return failed;
 }
 
+/* If it took steps before, a restart would repeat those that the job took earlier, and other shards others. */
+TEST(a_job_is_loaded_when_the_disk_has_dropped_its_log)
+{
+    for (int crashes = 0; crashes <= 1; crashes++) {
+        const course *p = &courses[1];
+        pd_store_config config = durable_config();
+        rig r;
+
+        start(&r, p);
+        step_to(&r, p, 1, 15);
+        r.wal_error = "sync: Input/output error";
+        assert_int_equal(worker_goes_back(&r, 14), PD_OK);
+        for (int i = 0; i < 4; i++) {
+            assert_null(the_job(&r));
+            rig_sleep(&r, 1.1);
+            rig_work(&r);
+        }
+        r.wal_error = NULL;
+        if (crashes) rig_crash(&r, &config);
+        if (crashes) assert_int_equal(pd_steps_least(&the_job(&r)->steps), 15);
+        rig_sleep(&r, 1.1);
+        for (int i = 0; i < 4; i++) rig_work(&r);
+        assert_int_equal(pd_steps_least(&the_job(&r)->steps), crashes ? 15 : 14);
+        course_join(&r, p);
+        step_to(&r, p, crashes ? 16 : 15, COURSE_STEPS);
+        compare_with_undisturbed(&r, p);
+        rig_free(&r);
+    }
+}
+
 TEST(records_are_replayed_when_there_is_memory)
 {
     int64_t n = 0;

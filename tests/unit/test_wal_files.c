@@ -256,6 +256,31 @@ TEST(a_log_can_be_set_aside, log_course *c)
     assert_true(mem_disk_has(c->memory, LOG_JOB_DIR "/log-aside.3"));
 }
 
+/* The first attempt may have renamed a directory whose name the disk does not have. */
+TEST(a_log_is_set_aside_by_the_attempt_after_one_that_has_failed)
+{
+    unsigned failed = 0;
+    bool was_there;
+
+    for (int64_t n = 0; n < 8; n++) {
+        log_course c;
+
+        course_new(&c);
+        course_steps(&c, 2);
+        course_stop(&c);
+        mem_disk_fail_at(c.memory, n, EIO);
+        failed += pd_wal_set_aside(&c.disk, LOG_JOB_DIR, &was_there, NULL) != PD_OK;
+        mem_disk_fail_at(c.memory, -1, 0);
+        assert_int_equal(pd_wal_set_aside(&c.disk, LOG_JOB_DIR, &was_there, NULL), PD_OK);
+        mem_disk_crash(c.memory, MEM_DISK_LOSE, 0);
+        c.durable = 0;
+        course_return(&c);
+        assert_int_equal(c.step, 0);
+        course_free(&c);
+    }
+    assert_true(failed > 1);
+}
+
 /* Lets the writer drop the streams of the job, which goes back to step 0. */
 static void drop_streams(log_course *c, pd_wal_act act)
 {

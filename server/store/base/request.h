@@ -396,6 +396,7 @@ typedef struct pd_request {
             uint64_t step;    /* lowest step that the checkpoint may have; 0: the present one */
             uint64_t wait_ns; /* longest time to wait for the checkpoint */
             uint64_t changes; /* used by the step thread: value of pd_checkpoint_policy.changes when the request came */
+            bool imports;     /* used by the step thread: it was an Import, which is in force (job/import.c) */
         } checkpoint;
         struct {
             char *job_name;

@@ -456,7 +456,7 @@ static void refuse_late(pd_job *job, uint64_t now_ns)
             continue;
         }
         describe_wait(job, request, &err);
-        pd_request_refuse(job->steps.outbox, request, &err);
+        pd_checkpoint_refuse(job, request, &err);
     }
 }
 

@@ -19,8 +19,14 @@ static uint64_t step_for(const pd_job *job, const pd_request *request)
 
 void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns)
 {
-    pd_effect *effect = pd_answer(request, PD_EFF_CHECKPOINT);
+    pd_effect *effect;
 
+    if (request->u.checkpoint.imports) {
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_free(request);
+        return;
+    }
+    effect = pd_answer(request, PD_EFF_CHECKPOINT);
     effect->job = job->steps.number;
     effect->u.checkpoint.step = step_for(job, request);
     effect->u.checkpoint.bytes = bytes;
@@ -28,6 +34,17 @@ void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint
     effect->u.checkpoint.unbroken = pd_checkpoint_policy_unbroken(job);
     pd_effects_add(job->steps.outbox, effect);
     pd_request_free(request);
+}
+
+void pd_checkpoint_refuse(pd_job *job, pd_request *request, const pd_error *err)
+{
+    pd_error why;
+
+    pd_fail(&why, err->code,
+            "the state is in the job, but not on the disk: if the server is restarted now, give it to the job again: "
+            "%.300s",
+            err->text);
+    pd_request_refuse(job->steps.outbox, request, request->u.checkpoint.imports ? &why : err);
 }
 
 bool pd_checkpoint_suffices(const pd_job *job, const pd_request *request)
@@ -59,7 +76,7 @@ static void refuse_all(pd_job *job, uint64_t step, const pd_error *err)
         if (request->u.checkpoint.step > step)
             pd_request_queue_add(&job->checkpointing.asked, request);
         else
-            pd_request_refuse(job->steps.outbox, request, err);
+            pd_checkpoint_refuse(job, request, err);
     }
 }
 

@@ -42,6 +42,9 @@ typedef struct pd_checkpoint {
  * worker's with the durable step. `bytes` and `ns` are the size and the writing time
  * of the checkpoint that was written for it; 0: an earlier checkpoint sufficed. Takes ownership of the request. */
 void pd_checkpoint_answer(pd_job *job, pd_request *request, uint64_t bytes, uint64_t ns);
+/* Refuses a request for a checkpoint. If it was an Import, the error says that the state is in force. Takes ownership
+ * of the request. */
+void pd_checkpoint_refuse(pd_job *job, pd_request *request, const pd_error *err);
 /* Returns whether that step is the one that a request asks for, or a later one, and whether the newest durable
  * checkpoint contains all changes that were made before the request by other means than steps, such as an import or
  * replaced weights. */

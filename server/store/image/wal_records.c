@@ -416,9 +416,15 @@ static bool needs_left_records(const pd_job *job)
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
 
     if (job->steps.shards == 1 || job->steps.sets.open || job->steps.n_fragments > 1) return false;
-    if (checkpointing->steps.changed || PD_MUTANT(left_records_replaced)) return false;
+    if (PD_MUTANT(left_records_replaced)) return false;
     if (checkpointing->steps.end <= checkpointing->steps.oldest) return false;
     return !checkpointing->floored || checkpointing->floor <= checkpointing->steps.end;
+}
+
+/* Returns words that say when the stream of steps begins anew. */
+static const char *when_again(const pd_job *job)
+{
+    return needs_left_records(job) ? "once no shard of the cluster can have to go back before it" : "after it";
 }
 
 static void fail_step(pd_job *job, uint64_t step, const pd_error *err)
@@ -427,8 +433,7 @@ static void fail_step(pd_job *job, uint64_t step, const pd_error *err)
 
     pd_say(job->steps.outbox, PD_SAY_WARNING, facts,
            "record of step %" PRIu64 " not written: %.300s; a checkpoint begins, and records continue %s", step,
-           err->text,
-           needs_left_records(job) ? "once no shard of the cluster can have to go back before it" : "after it");
+           err->text, when_again(job));
     snprintf(job->checkpointing.error, sizeof job->checkpointing.error, "%.250s", err->text);
     stop_steps(job);
     pd_wal_answer_anyway(job);
@@ -455,10 +460,9 @@ static void note_moved(pd_job *job)
 {
     pd_say(job->steps.outbox, PD_SAY_INFO,
            (pd_log_facts){ .job = job->steps.name, .step = &job->steps.wal->inputs.step },
-           "%s, which no record tells: a checkpoint begins, and records continue after it",
-           job->checkpointing.steps.moved);
+           "%s, which no record tells: a checkpoint begins, and records continue %s", job->checkpointing.steps.moved,
+           when_again(job));
     stop_steps(job);
-    job->checkpointing.steps.changed = true;
 }
 
 /* Returns whether the checkpoint at place `base`, which the records follow, or a later one is durable. It must contain
@@ -554,7 +558,6 @@ static void begin_steps(pd_job *job, uint64_t base)
     if (!job->checkpointing.steps.wanted || job->checkpointing.steps.left || pd_wal_records_steps(&job->steps)) return;
     if (needs_left_records(job)) return;
     job->checkpointing.steps.moved = NULL;
-    job->checkpointing.steps.changed = false;
     job->checkpointing.steps.oldest = job->checkpointing.steps.end = base;
     job->checkpointing.steps.waits = !has_base(job, base) && !PD_MUTANT(records_before_checkpoint);
     pd_wal_begin_steps(&job->steps, base, base);

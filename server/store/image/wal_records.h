@@ -15,11 +15,12 @@
  * stream begins a new chain. If the job is repeating steps then, the first record of decisions also contains the
  * decisions of the steps that are still to be repeated.
  *
- * In a cluster the records that a stream of steps leaves after an error lead to steps that can be the last ones that
- * all shards have: another shard can lose its later steps. A new chain would replace them. So the stream begins anew
- * only with a checkpoint that is made when the floor of checkpoints (pd_checkpoint_policy.floor) is after these
- * records. Until then checkpoints alone make steps durable, and the job can go back to them and to steps of the
- * records. */
+ * In a cluster the records that a stream of steps leaves when it ends lead to steps that can be the last ones that all
+ * shards have: another shard can lose its later steps. A new chain would replace them. So the stream begins anew only
+ * with a checkpoint that is made when the floor of checkpoints (pd_checkpoint_policy.floor) is after these records.
+ * Until then checkpoints alone make steps durable, and the job can go back to them and to steps of the records. After
+ * an Import these are steps from before it, to which a shard that was killed meanwhile can have come back. The step of
+ * the Import itself is that of its checkpoint once this is durable. */
 #ifndef PD_WAL_RECORDS_H
 #define PD_WAL_RECORDS_H
 

@@ -103,7 +103,7 @@ bool pd_checkpoint_policy_replays(const pd_job *job, uint64_t *first, uint64_t *
     *first = *last = 0;
     if (job->steps.n_fragments > 1 || !stream->wanted) return false;
     *first = UINT64_MAX;
-    *last = pd_wal_records_steps(&job->steps) && !stream->waits ? UINT64_MAX : stream->changed ? 0 : stream->end;
+    *last = pd_wal_records_steps(&job->steps) && !stream->waits ? UINT64_MAX : stream->end;
     for (uint32_t i = 0; i < kept->n && kept->at[i] >= stream->oldest; i++)
         if (kept->at[i] < *last) *first = kept->at[i];
     return true;

@@ -18,6 +18,8 @@ static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
 static const uint64_t REST_NS = 10 * 1000000000ull, LOOK_NS = 20 * 1000000ull;
 /* most pending roots that can be imported for each preconditioner task of a parameter */
 enum { MOST_ROOTS = 4 };
+/* longest time for which the answer to a commit waits for the disk */
+static const uint64_t DISK_NS = 60 * 1000000000ull;
 /* Estimated nanoseconds of one core to write one element of imported state: to read it, convert it to float64, read it
  * again and write it. */
 #define NS_PER_ELEMENT 3.0
@@ -413,18 +415,42 @@ static void set_counts(pd_job *job)
     }
 }
 
-static void finish(pd_job *job)
+/* Answers a commit or a reset that is in force when a checkpoint has it: before that, a restart would bring back the
+ * state from before it. If no checkpoint of the job was ever begun, answers at once: a restart does not bring such a
+ * job back. The request waits as one for a checkpoint. */
+static void answer_when_durable(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    char *name = request->u.import.job_name;
+
+    pd_checkpoint_policy_now(job);
+    if (!job->checkpointing.begun && !job->checkpointing.newest.exists) {
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_free(request);
+        return;
+    }
+    free(request->u.import.param);
+    free(request->u.import.slot);
+    memset(&request->u, 0, sizeof request->u);
+    request->kind = PD_REQ_CHECKPOINT;
+    request->u.checkpoint.job_name = name;
+    request->u.checkpoint.step = pd_steps_least(&job->steps);
+    request->u.checkpoint.wait_ns = now_ns + DISK_NS;
+    request->u.checkpoint.changes = job->checkpointing.changes;
+    request->u.checkpoint.imports = true;
+    pd_request_queue_add(&job->checkpointing.asked, request);
+}
+
+static void finish(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
+    pd_request *request = import->commit;
 
     pd_job_say(job, PD_SAY_INFO, "%zu tensors of optimizer state and %zu counters imported", import->tensors,
                import->n_counts);
-    pd_answer_ok(job->steps.outbox, import->commit);
-    pd_request_free(import->commit);
     import->commit = NULL;
     forget(job);
     pd_readouts_look(&job->steps);
-    pd_checkpoint_policy_now(job);
+    answer_when_durable(job, request, now_ns);
 }
 
 /* Writes one staged tensor into the optimizer that it belongs to. PD_NO_MEMORY: the optimizer's state is unchanged. */
@@ -441,7 +467,7 @@ static int write_part(pd_job *job, const pd_staged *staged)
     return pd_optim_write_part(optim, &staged->part, wide);
 }
 
-static void finish_reset(pd_job *job, int rc, const pd_error *err)
+static void finish_reset(pd_job *job, int rc, const pd_error *err, uint64_t now_ns)
 {
     pd_request *request = job->import->commit;
 
@@ -449,9 +475,7 @@ static void finish_reset(pd_job *job, int rc, const pd_error *err)
     if (rc == PD_OK) {
         pd_job_say(job, PD_SAY_INFO, "reset the optimizer state of %u parameters (%.200s)",
                    pd_reset_count(job->import->reset), request->u.import.param);
-        pd_answer_ok(job->steps.outbox, request);
-        pd_request_free(request);
-        pd_checkpoint_policy_now(job);
+        answer_when_durable(job, request, now_ns);
     } else {
         pd_request_refuse(job->steps.outbox, request, err);
     }
@@ -465,7 +489,7 @@ static void reset_some(pd_job *job, double slice_ns, uint64_t now_ns)
     int rc;
 
     if (pd_reset_some(job, job->import->reset, slice_ns, &rc, &err))
-        finish_reset(job, rc, &err);
+        finish_reset(job, rc, &err, now_ns);
     else if (rc != PD_OK)
         job->steps.shortage.retry_ns = now_ns + RETRY_NS;
 }
@@ -488,7 +512,7 @@ void pd_import_write_some(pd_job *job, double slice_ns, uint64_t now_ns)
         }
         cost_ns += NS_PER_ELEMENT * (double)import->next->elements;
     }
-    if (import->next == NULL) finish(job);
+    if (import->next == NULL) finish(job, now_ns);
 }
 
 /* Begins to write the staged tensors, or to reset, if the job is at rest. PD_FAILED_PRECONDITION: it is not at rest,

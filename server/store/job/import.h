@@ -5,7 +5,8 @@
  * trains. The commit request checks that all tensors have come, and waits up to ten seconds until the job is quiesced:
  * no step and no preconditioner task of the job is under way, and nobody copies its state. Then the tensors are written
  * into the optimizers in parts, and no step begins until all are written. Rounds may be open meanwhile: in a new job
- * other ranks may have pushed for the first step already. Afterwards a job with checkpoints begins one at once.
+ * other ranks may have pushed for the first step already. Afterwards a job with checkpoints begins one at once. The
+ * commit is answered when this one is durable.
  *
  * The staged tensors are discarded when an operator begins another import, after a minute without a request, and when
  * the job ends. */

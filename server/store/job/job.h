@@ -68,7 +68,6 @@ typedef struct pd_step_stream {
      * the stream has ended, it may begin anew once no shard of the cluster can have to go back to `end` or before:
      * wal_records.h. */
     uint64_t oldest, end;
-    bool changed; /* it has ended with a change of the state that no record tells */
     /* For operators, since the server started: how long records took to become durable; bytes of these records; number
      * of steps that were replayed at the start. */
     pd_histogram times;
