@@ -411,6 +411,11 @@ bool pd_framer_stalled(const pd_framer *framer)
     return framer->state == STALLED;
 }
 
+uint64_t pd_framer_left(const pd_framer *framer)
+{
+    return framer->state == AT_PAYLOAD ? framer->payload_left : 0;
+}
+
 bool pd_framer_idle(const pd_framer *framer)
 {
     return framer->state == AT_PREFIX && framer->staged == 0;

@@ -41,6 +41,9 @@ ssize_t pd_descriptor_receive(int fd, const struct iovec *iov, int n, int *taken
 /* Sends bytes as sendmsg does with MSG_NOSIGNAL and MSG_DONTWAIT. If *attached is not -1, this descriptor goes with the
  * first byte. It is closed once it is sent, and *attached becomes -1. */
 ssize_t pd_descriptor_send(int fd, const struct iovec *iov, int n, int *attached);
+/* Makes the kernel report a TCP socket as readable only when this many received bytes wait, or its buffer is full, or
+ * the connection has ended. Unix sockets ignore it. */
+void pd_descriptor_gather(int fd, size_t bytes);
 /* Returns true unless the peer has closed its end or the connection is broken. A peer that has only ended its sending
  * side has not closed its end. */
 bool pd_descriptor_is_open(int fd);
@@ -74,6 +77,10 @@ typedef struct pd_transport_ops {
     /* Watches for events of the connection: from now on `ready` is called whenever one of `events` happens, but never
      * from within `watch`. */
     void (*watch)(pd_transport *transport, unsigned events);
+    /* Makes the transport report PD_ON_READ only when `bytes` >= 1 received bytes wait. The end of the peer's side and
+     * a broken connection are always reported at once. Called by pd_transport_gather only. NULL: every byte is
+     * reported. */
+    void (*gather)(pd_transport *transport, size_t bytes);
     /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving continues. */
     void (*shut)(pd_transport *transport);
     /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
@@ -107,7 +114,18 @@ struct pd_transport {
     void (*ready)(void *arg, unsigned events); /* reports events to the connection that owns the transport, which sets
                                                 * `ready` before its first call of `watch` */
     void *arg;
+    size_t gathers; /* bytes that must wait before PD_ON_READ is reported (pd_transport_gather); 0 and 1: any */
+    bool eased;     /* pd_transport_ease has ended the gathering, and nothing was received since */
 };
+
+/* Lets bytes of a payload that comes fast gather in the kernel, so that the reader is woken once for many of them.
+ * Called after each turn of the reader. got: bytes that the turn has received. left: bytes of the present payload that
+ * have not come yet. The peer sends these in any case, so waiting for them never blocks it. */
+void pd_transport_gather(pd_transport *transport, size_t got, uint64_t left);
+/* Ends the gathering. The reader must call this when it has received nothing for PD_GATHER_MS, so that a payload that
+ * comes slowly counts as progress. */
+void pd_transport_ease(pd_transport *transport);
+enum { PD_GATHER_MS = 50 };
 
 /* Returns whether `close` would lose bytes that were sent. */
 static inline bool pd_transport_owes(const pd_transport *transport)

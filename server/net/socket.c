@@ -127,6 +127,11 @@ static void sock_watch(pd_transport *transport, unsigned events)
     poll_for((sock *)transport, events);
 }
 
+static void sock_gather(pd_transport *transport, size_t bytes)
+{
+    pd_descriptor_gather(((const sock *)transport)->fd, bytes);
+}
+
 static void sock_shut(pd_transport *transport)
 {
     shutdown(((sock *)transport)->fd, SHUT_WR);
@@ -218,9 +223,12 @@ static void secure_identity(const pd_transport *transport, pd_identity *identity
     pd_tls_identify(((const sock *)transport)->tls, identity);
 }
 
-static const pd_transport_ops plain = {
-    .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close
-};
+static const pd_transport_ops plain = { .receive = sock_receive,
+                                        .send = sock_send,
+                                        .watch = sock_watch,
+                                        .gather = sock_gather,
+                                        .shut = sock_shut,
+                                        .close = sock_close };
 static const pd_transport_ops local = { .receive = sock_receive,
                                         .send = sock_send,
                                         .watch = sock_watch,
