@@ -98,8 +98,8 @@ void pd_framer_free(pd_framer *framer);
  * each has room for at least one byte.
  *
  * The places have room for at most `slice` >= 1 bytes in all (256 KiB at most are still in the CPU's cache afterwards).
- * Payload bytes go straight to the user's memory. To save calls, up to 4 KiB after the end of a header or payload may be
- * read ahead. This needs a second place, so with max 1 bytes are read ahead only where a frame begins. */
+ * Payload bytes go straight to the user's memory. To save calls, up to 4 KiB after the end of a header or payload may
+ * be read ahead. This needs a second place, so with max 1 bytes are read ahead only where a frame begins. */
 int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice);
 /* Tells the framer that one read has stored n bytes in the memory that the last pd_framer_space offered. Calls the
  * user's functions for each prefix, header, stretch of payload and frame that these bytes complete. Must not be called
