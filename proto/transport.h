@@ -83,7 +83,8 @@ typedef struct pd_transport_ops {
     void (*gather)(pd_transport *transport, size_t bytes);
     /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving continues. */
     void (*shut)(pd_transport *transport);
-    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
+    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. Of a direction that
+     * is lent, `moved` is still called. */
     void (*close)(pd_transport *transport);
     /* Returns true if bytes that were sent still wait in this process, because the peer takes none now. `close` would
      * lose them; they go on when PD_ON_WRITE happens, so watch for it. NULL: the kernel has all bytes that were sent,
@@ -105,7 +106,25 @@ typedef struct pd_transport_ops {
     /* Sets *identity to the identity of the peer. It does not change while the connection lives. NULL: the connection
      * proves nothing about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
+    /* Lends one direction of the transport to another thread, which moves bytes between the peer and the spans of memory
+     * iov[0..n), as many as are possible without waiting for the peer. `moved` then gives the direction back.
+     * `direction`: PD_ON_READ to receive, PD_ON_WRITE to send. The array `iov` is copied. Returns the set of directions
+     * that are lent now: both, if only one thread at a time may use the transport. 0: nothing is lent, and the caller
+     * moves the bytes itself.
+     *
+     * Until `moved` is called, the caller uses the transport in none of these directions, and leaves the memory of the
+     * spans alone. `ready` reports no event of them. `watch` and `close` may be called: `watch` takes effect when the
+     * direction is back. NULL: the transport lends nothing. */
+    unsigned (*lend)(pd_transport *transport, unsigned direction, const struct iovec *iov, int n);
 } pd_transport_ops;
+
+/* What another thread has moved in a direction that was lent to it. */
+typedef struct pd_moved {
+    unsigned direction; /* as for `lend` */
+    size_t bytes;       /* number of bytes that were received into the spans, or sent from them */
+    ssize_t end;        /* after these bytes, the error that `receive` or `send` returned; 0: none */
+    pd_error err;       /* text of this error */
+} pd_moved;
 
 /* The common part of every transport (socket, simulated connection): the first member of each implementation's
  * struct. */
@@ -113,6 +132,8 @@ struct pd_transport {
     const pd_transport_ops *ops;
     void (*ready)(void *arg, unsigned events); /* reports events to the connection that owns the transport, which sets
                                                 * `ready` before its first call of `watch` */
+    void (*moved)(void *arg, const pd_moved *moved); /* gives a direction back that was lent; set before the first call
+                                                      * of `lend` */
     void *arg;
     size_t gathers; /* bytes that must wait before PD_ON_READ is reported (pd_transport_gather); 0 and 1: any */
     bool eased;     /* pd_transport_ease has ended the gathering, and nothing was received since */
