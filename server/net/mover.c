@@ -56,8 +56,11 @@ pd_movers *pd_movers_new(int n, void (*wake)(void *arg), void *arg, pd_error *er
     pd_movers *movers = calloc(1, sizeof *movers + (size_t)n * sizeof movers->at[0]);
     int rc = PD_OK;
 
-    if (movers == NULL || (movers->done = pd_mailbox_new(wake, arg)) == NULL)
-        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (movers == NULL || (movers->done = pd_mailbox_new(wake, arg)) == NULL) {
+        free(movers);
+        pd_fail(err, PD_NO_MEMORY, "out of memory");
+        return NULL;
+    }
     while (rc == PD_OK && movers->n < n) rc = start(movers, err);
     if (rc == PD_OK) return movers;
     pd_movers_free(movers);
