@@ -109,10 +109,10 @@ int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
 /* Returns how many bytes of the present frame's payload have not come yet; 0 outside of a payload. */
 uint64_t pd_framer_left(const pd_framer *framer);
-/* Finds where the next bytes of a payload belong, if another thread may receive them: sets *span to at most `most` bytes
- * of the user's memory. Returns false if the framer does not wait for a payload, or has to see its bytes as they come:
- * to discard them, for a checksum, or for the user's function `payload`. The bytes are then told by pd_framer_fed, and
- * the framer is left alone until then. */
+/* Finds where the next bytes of a payload belong, if another thread may receive them: sets *span to at most `most`
+ * bytes of the user's memory. The caller tells pd_framer_fed of received bytes, and leaves the framer alone until then.
+ * Returns false if the framer does not wait for a payload, or has to see its bytes as they come: to discard them, for a
+ * checksum, or for the user's function `payload`. */
 bool pd_framer_lends(const pd_framer *framer, struct iovec *span, size_t most);
 /* Lets a framer that has stalled continue: calls the user's function `header` again. Returns the same codes as
  * pd_framer_fed. Does nothing if the framer is not stalled. */

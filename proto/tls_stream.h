@@ -7,8 +7,8 @@
  *         wait until the socket can be read or written;
  *     pd_tls_receive(stream, ...), pd_tls_send(stream, ...)      like receive and send of a transport
  *
- * A stream belongs to one thread at a time (pd_tls_part). That thread must block or ignore SIGPIPE: OpenSSL uses write(), which
- * raises it. The caller still owns the socket, and closes it after pd_tls_stream_free. */
+ * A stream belongs to one thread at a time (pd_tls_part). That thread must block or ignore SIGPIPE: OpenSSL uses
+ * write(), which raises it. The caller still owns the socket, and closes it after pd_tls_stream_free. */
 #ifndef PD_TLS_STREAM_H
 #define PD_TLS_STREAM_H
 

@@ -83,8 +83,8 @@ typedef struct pd_transport_ops {
     void (*gather)(pd_transport *transport, size_t bytes);
     /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving continues. */
     void (*shut)(pd_transport *transport);
-    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. Of a direction that
-     * is lent, `moved` is still called. */
+    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. For a direction
+     * that is lent, `moved` is still called. */
     void (*close)(pd_transport *transport);
     /* Returns true if bytes that were sent still wait in this process, because the peer takes none now. `close` would
      * lose them; they go on when PD_ON_WRITE happens, so watch for it. NULL: the kernel has all bytes that were sent,
@@ -106,8 +106,8 @@ typedef struct pd_transport_ops {
     /* Sets *identity to the identity of the peer. It does not change while the connection lives. NULL: the connection
      * proves nothing about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
-    /* Lends one direction of the transport to another thread, which moves bytes between the peer and the spans of memory
-     * iov[0..n), as many as are possible without waiting for the peer. `moved` then gives the direction back.
+    /* Lends one direction of the transport to another thread, which moves bytes between the peer and the spans of
+     * memory iov[0..n), as many as are possible without waiting for the peer. `moved` then gives the direction back.
      * `direction`: PD_ON_READ to receive, PD_ON_WRITE to send. The array `iov` is copied. Returns the set of directions
      * that are lent now: both, if only one thread at a time may use the transport. 0: nothing is lent, and the caller
      * moves the bytes itself.
