@@ -202,6 +202,17 @@ static int payload_space(pd_framer *framer, struct iovec *iov, int max, size_t s
     return n;
 }
 
+bool pd_framer_lends(const pd_framer *framer, struct iovec *span, size_t most)
+{
+    const struct iovec *now = framer->spans + framer->span;
+
+    if (framer->state != AT_PAYLOAD || now->iov_base == NULL || framer->user.payload != NULL ||
+        (framer->prefix.flags & PD_FLAG_CHECKSUM) != 0)
+        return false;
+    *span = (struct iovec){ (uint8_t *)now->iov_base + framer->span_at, least(now->iov_len - framer->span_at, most) };
+    return true;
+}
+
 static bool discards(const pd_framer *framer, const struct iovec *iov, int n)
 {
     return n > 0 && iov[n - 1].iov_base == framer->stage;
@@ -409,6 +420,11 @@ int pd_framer_resume(pd_framer *framer)
 bool pd_framer_stalled(const pd_framer *framer)
 {
     return framer->state == STALLED;
+}
+
+uint64_t pd_framer_left(const pd_framer *framer)
+{
+    return framer->state == AT_PAYLOAD ? framer->payload_left : 0;
 }
 
 bool pd_framer_idle(const pd_framer *framer)

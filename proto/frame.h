@@ -97,9 +97,9 @@ void pd_framer_free(pd_framer *framer);
  * their number. It returns 0 while the framer is stalled and after an error. Otherwise there is at least one place, and
  * each has room for at least one byte.
  *
- * The places have room for at most `slice` >= 1 bytes in all (64 KiB reads are fastest). Payload bytes go straight to
- * the user's memory. To save calls, up to 4 KiB after the end of a header or payload may be read ahead. This needs a
- * second place, so with max 1 bytes are read ahead only where a frame begins. */
+ * The places have room for at most `slice` >= 1 bytes in all (256 KiB at most are still in the CPU's cache afterwards).
+ * Payload bytes go straight to the user's memory. To save calls, up to 4 KiB after the end of a header or payload may
+ * be read ahead. This needs a second place, so with max 1 bytes are read ahead only where a frame begins. */
 int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice);
 /* Tells the framer that one read has stored n bytes in the memory that the last pd_framer_space offered. Calls the
  * user's functions for each prefix, header, stretch of payload and frame that these bytes complete. Must not be called
@@ -107,6 +107,13 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
  * stream; pd_framer_error has its text. PD_DATA_LOSS: the checksum differs. PD_NO_MEMORY: no memory for the header. */
 int pd_framer_fed(pd_framer *framer, size_t n);
 bool pd_framer_stalled(const pd_framer *framer);
+/* Returns how many bytes of the present frame's payload have not come yet; 0 outside of a payload. */
+uint64_t pd_framer_left(const pd_framer *framer);
+/* Finds where the next bytes of a payload belong, if another thread may receive them: sets *span to at most `most`
+ * bytes of the user's memory. The caller tells pd_framer_fed of received bytes, and leaves the framer alone until then.
+ * Returns false if the framer does not wait for a payload, or has to see its bytes as they come: to discard them, for a
+ * checksum, or for the user's function `payload`. */
+bool pd_framer_lends(const pd_framer *framer, struct iovec *span, size_t most);
 /* Lets a framer that has stalled continue: calls the user's function `header` again. Returns the same codes as
  * pd_framer_fed. Does nothing if the framer is not stalled. */
 int pd_framer_resume(pd_framer *framer);

@@ -107,13 +107,18 @@ typedef struct pd_tls_library {
 typedef struct pd_tls_context pd_tls_context;
 typedef struct pd_tls_buffer pd_tls_buffer;
 
+/* A list of n buffers that no wire uses now. */
+typedef struct pd_tls_spares {
+    pd_tls_buffer *first;
+    unsigned n;
+} pd_tls_spares;
+
 /* A context: the keys and rules of one side (tls_context.h). Its connections share it. */
 struct pd_tls_context {
     pd_tls_library library;
     SSL_CTX *ssl;
     BIO_METHOD *method;   /* the functions of a wire that OpenSSL calls instead of reading and writing the socket */
-    pd_tls_buffer *spare; /* list of n_spare buffers that no wire uses now, kept for the next wire that needs one */
-    unsigned n_spare;
+    pd_tls_spares spares; /* buffers for the next wire that needs one */
     pd_tokens tokens;     /* a server's: the tokens of all workers; a client's: the tokens of its file */
     uint64_t key_records; /* most TLS records that a connection sends with one key */
     bool serves;          /* true: the context of a server; false: of a client */
@@ -146,6 +151,12 @@ void pd_tls_wire_close(pd_tls_context *context);
 int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd, pd_error *err);
 /* Frees a wire. Accepts NULL. */
 void pd_tls_wire_free(pd_tls_wire *wire);
+
+/* Prepares the wire for another thread: it takes a buffer for each direction along, so that the thread does not touch
+ * those of the context. */
+void pd_tls_wire_part(pd_tls_wire *wire);
+/* Ends what pd_tls_wire_part has begun, once the thread is done. Both are called by the context's thread. */
+void pd_tls_wire_join(pd_tls_wire *wire);
 
 /* Stores the wire in a variable of this thread, where the callbacks that OpenSSL makes find it. Must be called before
  * each function of OpenSSL that reads or writes. */

@@ -328,6 +328,16 @@ ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd
     return pd_fail(err, PD_UNAVAILABLE, "%s", stream->broken.text);
 }
 
+void pd_tls_part(pd_tls_stream *stream)
+{
+    pd_tls_wire_part(stream->wire);
+}
+
+void pd_tls_join(pd_tls_stream *stream)
+{
+    pd_tls_wire_join(stream->wire);
+}
+
 /* An incomplete TLS record does not count: when its other bytes arrive, the socket becomes readable. */
 bool pd_tls_has_more(const pd_tls_stream *stream)
 {

@@ -7,8 +7,8 @@
  *         wait until the socket can be read or written;
  *     pd_tls_receive(stream, ...), pd_tls_send(stream, ...)      like receive and send of a transport
  *
- * A stream belongs to one thread at a time. That thread must block or ignore SIGPIPE: OpenSSL uses write(), which
- * raises it. The caller still owns the socket, and closes it after pd_tls_stream_free. */
+ * A stream belongs to one thread at a time (pd_tls_part). That thread must block or ignore SIGPIPE: OpenSSL uses
+ * write(), which raises it. The caller still owns the socket, and closes it after pd_tls_stream_free. */
 #ifndef PD_TLS_STREAM_H
 #define PD_TLS_STREAM_H
 
@@ -45,6 +45,10 @@ void pd_tls_identify(const pd_tls_stream *stream, pd_identity *identity);
  * still wait for the socket, up to 256 KiB (pd_tls_owes). While they wait, no more bytes are sent. */
 ssize_t pd_tls_receive(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err);
 ssize_t pd_tls_send(pd_tls_stream *stream, const struct iovec *iov, int n, pd_error *err);
+/* Prepares the stream for another thread, which may receive and send, until pd_tls_join ends that. The context's thread
+ * calls both, and uses the stream in no other way between. */
+void pd_tls_part(pd_tls_stream *stream);
+void pd_tls_join(pd_tls_stream *stream);
 /* Returns whether pd_tls_receive has something to return even if the socket is not readable: bytes that are in memory
  * already, or an error. */
 bool pd_tls_has_more(const pd_tls_stream *stream);

@@ -21,6 +21,8 @@ struct pd_tls_buffer {
 
 struct pd_tls_wire {
     pd_tls_context *context;
+    pd_tls_spares own; /* spare buffers that the wire has taken along, while `parted` */
+    bool parted;       /* another thread than the context's uses the wire */
     int fd;
     bool emptied;            /* the socket had no more bytes when it was last read */
     bool ended;              /* the peer has ended its side */
@@ -35,35 +37,62 @@ void pd_tls_wire_use(pd_tls_wire *wire)
     used = wire;
 }
 
-static pd_tls_buffer *take_buffer(pd_tls_context *context)
+/* Returns the spare buffers that the wire may use now. */
+static pd_tls_spares *spares_of(pd_tls_wire *wire)
 {
-    pd_tls_buffer *buffer = context->spare;
+    return wire->parted ? &wire->own : &wire->context->spares;
+}
 
-    if (buffer == NULL) {
-        buffer = malloc(sizeof *buffer);
-    } else {
-        context->spare = buffer->next;
-        context->n_spare--;
+/* Removes a spare buffer from the list. Returns NULL if there is none. */
+static pd_tls_buffer *unlist(pd_tls_spares *spares)
+{
+    pd_tls_buffer *buffer = spares->first;
+
+    if (buffer == NULL) return NULL;
+    spares->first = buffer->next;
+    spares->n--;
+    return buffer;
+}
+
+/* Adds a buffer to the list, or frees it if the list has enough of them. Accepts NULL. */
+static void list(pd_tls_spares *spares, pd_tls_buffer *buffer)
+{
+    if (buffer == NULL) return;
+    if (spares->n == MOST_SPARE) {
+        free(buffer);
+        return;
     }
+    buffer->next = spares->first;
+    spares->first = buffer;
+    spares->n++;
+}
+
+static pd_tls_buffer *take_buffer(pd_tls_wire *wire)
+{
+    pd_tls_buffer *buffer = unlist(spares_of(wire));
+
+    if (buffer == NULL) buffer = malloc(sizeof *buffer);
     if (buffer != NULL) buffer->from = buffer->to = 0;
     return buffer;
 }
 
-/* Adds a buffer to the context's spare buffers, or frees it if there are enough of them. Sets *at to NULL. *at may be
- * NULL before. */
-static void give_buffer(pd_tls_context *context, pd_tls_buffer **at)
+/* Adds a buffer of the wire, or none, to its spare buffers. Sets *at to NULL. */
+static void give_buffer(pd_tls_wire *wire, pd_tls_buffer **at)
 {
-    pd_tls_buffer *buffer = *at;
-
+    list(spares_of(wire), *at);
     *at = NULL;
-    if (buffer == NULL) return;
-    if (context->n_spare == MOST_SPARE) {
-        free(buffer);
-        return;
-    }
-    buffer->next = context->spare;
-    context->spare = buffer;
-    context->n_spare++;
+}
+
+void pd_tls_wire_part(pd_tls_wire *wire)
+{
+    for (int i = 0; i < 2; i++) list(&wire->own, unlist(&wire->context->spares));
+    wire->parted = true;
+}
+
+void pd_tls_wire_join(pd_tls_wire *wire)
+{
+    wire->parted = false;
+    while (wire->own.n > 0) list(&wire->context->spares, unlist(&wire->own));
 }
 
 /* Reads the n bytes that OpenSSL asks for to `to`, and the bytes that follow them into the receive buffer. Returns what
@@ -109,7 +138,7 @@ static int read_bytes(BIO *bio, char *to, int n)
     wire->context->library.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
     if (wire->in != NULL && wire->in->from < wire->in->to) return (int)copy_out(wire->in, to, (size_t)n);
     if (wire->emptied) return later(wire, bio, BIO_FLAGS_READ);
-    if (wire->in == NULL && (wire->in = take_buffer(wire->context)) == NULL) {
+    if (wire->in == NULL && (wire->in = take_buffer(wire)) == NULL) {
         errno = ENOMEM;
         return -1;
     }
@@ -125,7 +154,7 @@ void pd_tls_wire_ask(pd_tls_wire *wire)
 
 void pd_tls_wire_rest(pd_tls_wire *wire)
 {
-    if (wire->in != NULL && wire->in->from == wire->in->to) give_buffer(wire->context, &wire->in);
+    if (wire->in != NULL && wire->in->from == wire->in->to) give_buffer(wire, &wire->in);
 }
 
 bool pd_tls_wire_has_record(const pd_tls_wire *wire)
@@ -150,7 +179,7 @@ int pd_tls_wire_flush(pd_tls_wire *wire)
         while (sent < 0 && errno == EINTR);
         if (sent > 0) out->from += (size_t)sent;
     }
-    if (out->from == out->to) give_buffer(wire->context, &wire->out);
+    if (out->from == out->to) give_buffer(wire, &wire->out);
     return sent > 0 || errno == EAGAIN || errno == EWOULDBLOCK ? 0 : errno;
 }
 
@@ -182,7 +211,7 @@ static int write_bytes(BIO *bio, const char *from, int n)
 
     wire->context->library.BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
     if (!pd_tls_wire_has_room(wire)) return later(wire, bio, BIO_FLAGS_WRITE);
-    if (wire->out == NULL && (wire->out = take_buffer(wire->context)) == NULL) {
+    if (wire->out == NULL && (wire->out = take_buffer(wire)) == NULL) {
         errno = ENOMEM;
         return -1;
     }
@@ -214,11 +243,7 @@ int pd_tls_wire_open(pd_tls_context *context, pd_error *err)
 
 void pd_tls_wire_close(pd_tls_context *context)
 {
-    while (context->spare != NULL) {
-        pd_tls_buffer *next = context->spare->next;
-        free(context->spare);
-        context->spare = next;
-    }
+    while (context->spares.n > 0) free(unlist(&context->spares));
     if (context->method != NULL) context->library.BIO_meth_free(context->method);
 }
 
@@ -261,7 +286,7 @@ int pd_tls_wire_new(pd_tls_wire **out, pd_tls_context *context, SSL *ssl, int fd
 void pd_tls_wire_free(pd_tls_wire *wire)
 {
     if (wire == NULL) return;
-    give_buffer(wire->context, &wire->in);
-    give_buffer(wire->context, &wire->out);
+    give_buffer(wire, &wire->in);
+    give_buffer(wire, &wire->out);
     free(wire);
 }

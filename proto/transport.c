@@ -10,6 +10,41 @@
 
 #include "text.h"
 
+/* A connection is fast while its reader receives FAST_BYTES in a turn. MOST_GATHERED: the most bytes that gather: the
+ * kernel's buffers have room for them, and for those that come while the reader wakes. */
+enum { FAST_BYTES = 128 * 1024, MOST_GATHERED = 512 * 1024 };
+
+static void set_gathering(pd_transport *transport, size_t bytes)
+{
+    if (transport->ops->gather == NULL || bytes == transport->gathers) return;
+    if (bytes > 1 || transport->gathers > 1) transport->ops->gather(transport, bytes);
+    transport->gathers = bytes;
+}
+
+void pd_transport_gather(pd_transport *transport, size_t got, uint64_t left)
+{
+    size_t bytes = 2 * got < MOST_GATHERED ? 2 * got : MOST_GATHERED;
+
+    if (got == 0) return;
+    if (left < bytes) bytes = (size_t)left;
+    set_gathering(transport, got >= FAST_BYTES && left > 0 && !transport->eased ? bytes : 1);
+    transport->eased = false;
+}
+
+void pd_transport_ease(pd_transport *transport)
+{
+    if (transport->gathers <= 1) return;
+    set_gathering(transport, 1);
+    transport->eased = true;
+}
+
+void pd_descriptor_gather(int fd, size_t bytes)
+{
+    int least = (int)bytes;
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 static const char *const kinds[] = {
     [PD_IDENTITY_USER] = "user", [PD_IDENTITY_TOKEN] = "token", [PD_IDENTITY_CERTIFICATE] = "certificate"
 };

@@ -41,6 +41,9 @@ ssize_t pd_descriptor_receive(int fd, const struct iovec *iov, int n, int *taken
 /* Sends bytes as sendmsg does with MSG_NOSIGNAL and MSG_DONTWAIT. If *attached is not -1, this descriptor goes with the
  * first byte. It is closed once it is sent, and *attached becomes -1. */
 ssize_t pd_descriptor_send(int fd, const struct iovec *iov, int n, int *attached);
+/* Makes the kernel report a TCP socket as readable only when this many received bytes wait, or its buffer is full, or
+ * the connection has ended. Unix sockets ignore it. */
+void pd_descriptor_gather(int fd, size_t bytes);
 /* Returns true unless the peer has closed its end or the connection is broken. A peer that has only ended its sending
  * side has not closed its end. */
 bool pd_descriptor_is_open(int fd);
@@ -74,9 +77,14 @@ typedef struct pd_transport_ops {
     /* Watches for events of the connection: from now on `ready` is called whenever one of `events` happens, but never
      * from within `watch`. */
     void (*watch)(pd_transport *transport, unsigned events);
+    /* Makes the transport report PD_ON_READ only when `bytes` >= 1 received bytes wait. The end of the peer's side and
+     * a broken connection are always reported at once. Called by pd_transport_gather only. NULL: every byte is
+     * reported. */
+    void (*gather)(pd_transport *transport, size_t bytes);
     /* Ends our side of the connection. The peer sees the end after all bytes that were sent; receiving continues. */
     void (*shut)(pd_transport *transport);
-    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. */
+    /* Ends both sides of the connection and frees the transport. From then on `ready` is not called. For a direction
+     * that is lent, `moved` is still called. */
     void (*close)(pd_transport *transport);
     /* Returns true if bytes that were sent still wait in this process, because the peer takes none now. `close` would
      * lose them; they go on when PD_ON_WRITE happens, so watch for it. NULL: the kernel has all bytes that were sent,
@@ -98,7 +106,25 @@ typedef struct pd_transport_ops {
     /* Sets *identity to the identity of the peer. It does not change while the connection lives. NULL: the connection
      * proves nothing about its peer. */
     void (*identity)(const pd_transport *transport, pd_identity *identity);
+    /* Lends one direction of the transport to another thread, which moves bytes between the peer and the spans of
+     * memory iov[0..n), as many as are possible without waiting for the peer. `moved` then gives the direction back.
+     * `direction`: PD_ON_READ to receive, PD_ON_WRITE to send. The array `iov` is copied. Returns the set of directions
+     * that are lent now: both, if only one thread at a time may use the transport. 0: nothing is lent, and the caller
+     * moves the bytes itself.
+     *
+     * Until `moved` is called, the caller uses the transport in none of these directions, and leaves the memory of the
+     * spans alone. `ready` reports no event of them. `watch` and `close` may be called: `watch` takes effect when the
+     * direction is back. NULL: the transport lends nothing. */
+    unsigned (*lend)(pd_transport *transport, unsigned direction, const struct iovec *iov, int n);
 } pd_transport_ops;
+
+/* What another thread has moved in a direction that was lent to it. */
+typedef struct pd_moved {
+    unsigned direction; /* as for `lend` */
+    size_t bytes;       /* number of bytes that were received into the spans, or sent from them */
+    ssize_t end;        /* after these bytes, the error that `receive` or `send` returned; 0: none */
+    pd_error err;       /* text of this error */
+} pd_moved;
 
 /* The common part of every transport (socket, simulated connection): the first member of each implementation's
  * struct. */
@@ -106,8 +132,21 @@ struct pd_transport {
     const pd_transport_ops *ops;
     void (*ready)(void *arg, unsigned events); /* reports events to the connection that owns the transport, which sets
                                                 * `ready` before its first call of `watch` */
+    void (*moved)(void *arg, const pd_moved *moved); /* gives a direction back that was lent; set before the first call
+                                                      * of `lend` */
     void *arg;
+    size_t gathers; /* bytes that must wait before PD_ON_READ is reported (pd_transport_gather); 0 and 1: any */
+    bool eased;     /* pd_transport_ease has ended the gathering, and nothing was received since */
 };
+
+/* Lets bytes of a payload that comes fast gather in the kernel, so that the reader is woken once for many of them.
+ * Called after each turn of the reader. got: bytes that the turn has received. left: bytes of the present payload that
+ * have not come yet. The peer sends these in any case, so waiting for them never blocks it. */
+void pd_transport_gather(pd_transport *transport, size_t got, uint64_t left);
+/* Ends the gathering. The reader must call this when it has received nothing for PD_GATHER_MS, so that a payload that
+ * comes slowly counts as progress. */
+void pd_transport_ease(pd_transport *transport);
+enum { PD_GATHER_MS = 50 };
 
 /* Returns whether `close` would lose bytes that were sent. */
 static inline bool pd_transport_owes(const pd_transport *transport)

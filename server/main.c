@@ -327,6 +327,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .ends_with_input = config->input_exit,
         .shared_memory = config->shared_memory,
         .max_connections = (uint32_t)config->max_connections,
+        .movers = (uint32_t)config->threads.movers,
         .times = times_of(config),
         .ingest_bytes = config->limits.ingest_bytes,
         .chunk_elements = config->limits.chunk_bytes / sizeof(float),

@@ -330,9 +330,10 @@ static void watch_path(pd_io *io, const struct pollfd *polled)
 /* Returns for how many milliseconds the I/O thread may sleep with a connection. */
 static int rest_ms(pd_io *io)
 {
-    int core_ms = sleep_ms(io), path_ms = until_ms(io->path.next_ns);
+    uint64_t path_ns = io->path.next_ns, pump_ns = pd_pump_next(&io->pump);
+    int core_ms = sleep_ms(io), own_ms = until_ms(path_ns < pump_ns ? path_ns : pump_ns);
 
-    return core_ms < path_ms ? core_ms : path_ms;
+    return core_ms < own_ms ? core_ms : own_ms;
 }
 
 /* Sends queued bytes, sleeps until a socket event, a call of the user or the time that the core gives, then

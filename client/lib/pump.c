@@ -7,7 +7,7 @@
 
 /* Limits of one call that sends or receives. Payload is received at most READ_BYTES at a time, which fit into the CPU's
  * cache. A call sends and receives a limited number of bytes, so that neither direction waits long for the other. */
-enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
+enum { READ_BYTES = 256 * 1024, READS = 2, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
 /* the framer has no limit: pd_core_header checks the length of every answer */
 #define MAX_ANSWER (UINT64_MAX / 2)
 
@@ -100,10 +100,15 @@ static bool receive_slice(pd_pump *pump, uint64_t now_ns)
 bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 {
     bool more = (events & (PD_ON_READ | PD_ON_GONE)) != 0;
+    size_t before = pump->received;
 
     if (pump->transport == NULL) return false; /* the event is late: the connection was lost before */
     if ((events & PD_ON_WRITE) != 0) set_blocked(pump, false);
     for (int i = 0; i < READS && more; i++) more = receive_slice(pump, now_ns);
+    if (pump->transport != NULL && pump->received > before) {
+        pump->read_ns = now_ns;
+        pd_transport_gather(pump->transport, pump->received - before, pd_framer_left(pump->framer));
+    }
     return more;
 }
 
@@ -131,6 +136,7 @@ bool pd_pump_send(pd_pump *pump, uint64_t now_ns)
     int n = prepare(pump, iov, now_ns);
     ssize_t sent;
 
+    if (now_ns >= pd_pump_next(pump)) pd_transport_ease(pump->transport);
     if (n == 0) return false;
     sent = pump->transport->ops->send(pump->transport, iov, n, &error);
     if (sent < 0) {
@@ -142,6 +148,12 @@ bool pd_pump_send(pd_pump *pump, uint64_t now_ns)
     pd_core_sent(pump->core, (size_t)sent, now_ns);
     pump->leave(pump->arg);
     return !pump->blocked;
+}
+
+uint64_t pd_pump_next(const pd_pump *pump)
+{
+    return pump->transport != NULL && pump->transport->gathers > 1 ? pump->read_ns + PD_GATHER_MS * UINT64_C(1000000)
+                                                                   : UINT64_MAX;
 }
 
 void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)

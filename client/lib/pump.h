@@ -25,9 +25,9 @@ typedef struct pd_pump {
     /* Fields that the pump sets. They are zero at first. The owner of the pump may read them. */
     pd_transport *transport; /* the present connection; NULL: not connected */
     pd_framer *framer;
-    bool blocked; /* the transport takes no more bytes at present */
-    /* number of received bytes that are not reported to the core yet */
-    size_t received;
+    bool blocked;     /* the transport takes no more bytes at present */
+    size_t received;  /* number of received bytes that are not reported to the core yet */
+    uint64_t read_ns; /* when bytes were last received */
 } pd_pump;
 
 /* Begins to work on a new connection: takes ownership of the transport, watches it for reading, and tells the core that
@@ -41,6 +41,9 @@ bool pd_pump_send(pd_pump *pump, uint64_t now_ns);
  * (PD_ON_WRITE). Returns true if it stopped before the transport was empty. If the transport is edge-triggered, the
  * caller must then call it again without waiting for an event. */
 bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns);
+/* Returns when pd_pump_send must be called at the latest, although nothing happens: while the bytes of a payload gather
+ * in the transport. UINT64_MAX: never. */
+uint64_t pd_pump_next(const pd_pump *pump);
 /* Closes the transport, if there is one, and tells the core that the connection is lost. */
 void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason);
 

@@ -76,6 +76,11 @@ static void watch(pd_transport *transport, unsigned events)
     ((sock *)transport)->watched = events;
 }
 
+static void gather(pd_transport *transport, size_t bytes)
+{
+    pd_descriptor_gather(((const sock *)transport)->fd, bytes);
+}
+
 static void shut(pd_transport *transport)
 {
     shutdown(((sock *)transport)->fd, SHUT_WR);
@@ -153,7 +158,7 @@ static void identify_secure(const pd_transport *transport, pd_identity *identity
 pd_transport *pd_sock_transport(int fd, pd_tls_stream *tls)
 {
     static const pd_transport_ops plain = {
-        .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_sock
+        .receive = receive, .send = send_some, .watch = watch, .gather = gather, .shut = shut, .close = close_sock
     };
     static const pd_transport_ops local = { .receive = receive_local,
                                             .send = send_local,

@@ -52,6 +52,9 @@
     X(release_one_more, "a Release frees one answer more than the worker has read")                                    \
     X(place_of_another, "an answer in shared memory gives the place of the piece before")                              \
     X(lent_unheld, "lent weights are given back when their answer is sent, not when it is released")                   \
+    X(lent_buffer_returned, "memory returns to its pool although a mover still receives into it")                      \
+    X(lent_reply_freed, "an answer is freed although a mover still sends its weights")                                 \
+    X(lent_written, "the loop thread sends in a direction that is lent to a mover")                                    \
     X(unreleased_stays, "a worker that never releases answers is not closed")                                          \
     X(end_unseen, "the client takes weights from shared memory although the connection had ended")                     \
     X(block_free_when_sent, "the place of a gradient in shared memory is free when its push is sent, not answered")    \

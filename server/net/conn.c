@@ -136,7 +136,10 @@ void pd_conn_drop_incoming(pd_conn *conn)
 {
     pd_incoming *incoming = &conn->incoming;
 
-    if (incoming->buffer != NULL) pd_conn_return_buffer(conn->daemon, incoming->buffer);
+    if (incoming->buffer != NULL && conn->lent.in != 0 && !PD_MUTANT(lent_buffer_returned))
+        conn->lent.buffer = incoming->buffer;
+    else if (incoming->buffer != NULL)
+        pd_conn_return_buffer(conn->daemon, incoming->buffer);
     if (incoming->pending != NULL) pd_version_table_forget(conn->daemon->versions, &incoming->pending->wait);
     pd_pending_free(incoming->pending);
     pd_request_free(incoming->request);
@@ -248,6 +251,18 @@ static void let_go(pd_conn *conn, const char *reason)
     pd_conn_undeclare(conn);
 }
 
+void pd_conn_dispose(pd_conn *conn)
+{
+    if (conn->lent.out == 0 || PD_MUTANT(lent_reply_freed)) drop_output(conn);
+    if (conn->lent.in == 0 && conn->lent.buffer != NULL) {
+        pd_conn_return_buffer(conn->daemon, conn->lent.buffer);
+        conn->lent.buffer = NULL;
+    }
+    if (pd_conn_is_lent(conn, PD_ON_READ | PD_ON_WRITE)) return;
+    conn->links.next_closed = conn->daemon->table.closed;
+    conn->daemon->table.closed = conn;
+}
+
 static void leave_lists(pd_conn *conn)
 {
     pd_conn_table *table = &conn->daemon->table;
@@ -266,7 +281,6 @@ void pd_conn_close(pd_conn *conn, const char *reason)
         pd_loop_log(daemon, LOG_DEBUG, (pd_log_facts){ .rank = &conn->rank }, "%s (%s, rank %u): connection closed: %s",
                     conn->peer.address, conn->peer.label, conn->rank, reason);
     let_go(conn, reason);
-    drop_output(conn);
     conn->state = PD_CLOSED;
     pd_brief_leave(&daemon->peers.brief, &conn->links.brief);
     leave_lists(conn);
@@ -275,8 +289,7 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     pd_loop_remove(daemon, conn->number);
     conn->transport->ops->close(conn->transport);
     conn->transport = NULL;
-    conn->links.next_closed = daemon->table.closed;
-    daemon->table.closed = conn;
+    pd_conn_dispose(conn);
 }
 
 /* Returns the facts by which the log limits lines about a peer: its identity, or its address if it has proven none. */

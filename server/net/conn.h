@@ -65,6 +65,13 @@ typedef struct pd_overdue {
     pd_error error;
 } pd_overdue;
 
+/* What a connection has lent to movers. */
+typedef struct pd_conn_lent {
+    unsigned in, out; /* the directions of the transport that are lent to receive, and to send, as pd_transport_ops.lend
+                        * has returned them; 0: none is */
+    pd_buffer *buffer; /* memory of a frame that was dropped while a mover receives its payload; NULL: none was */
+} pd_conn_lent;
+
 /* The roles of a connection's identity, as they were last looked up. */
 typedef struct pd_conn_access {
     uint64_t roles_taken;        /* value of pd_peers.roles_taken at the last lookup; 0: there was none */
@@ -152,6 +159,7 @@ typedef struct pd_conn {
     pd_conn_params params;
     pd_framer *framer;
     pd_incoming incoming;
+    pd_conn_lent lent;
     pd_error why; /* error in the bytes that the peer sent, found while a frame was parsed */
     pd_pendings pendings;
     pd_output output;
@@ -183,7 +191,7 @@ void pd_conn_log_command(const pd_conn *conn, const char *job, const char *forma
  * is NULL, the frame answers no request and has request id 0. */
 void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 /* Closes the connection at once, and frees its open requests and unsent answers. `reason` is logged, and sent to the
- * store. pd_conn_free frees the connection itself later. */
+ * store. pd_conn_free frees the connection itself later. What movers still use is freed when they give it back. */
 void pd_conn_close(pd_conn *conn, const char *reason);
 /* Tells the store that the connection ends: posts its disconnect notice, or frees the notice if the store does not know
  * the connection. Only the first call has an effect. If the store has not answered the connection's Hello yet, the
@@ -230,6 +238,28 @@ bool pd_conn_is_late(const pd_conn *conn);
 /* Returns the buffer of a payload to the pool or to the worker's segment, and its bytes to the ingest budget. Frames
  * that wait for this memory are tried again. */
 void pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);
+
+/* Lends the rest of the payload that is being received to a mover, if it is long. Returns false if the caller must
+ * receive it. */
+bool pd_conn_lend_input(pd_conn *conn);
+/* Lends the next bytes to send to a mover, if there are many. Returns false if the caller must send them. */
+bool pd_conn_lend_output(pd_conn *conn);
+/* Takes back a direction that was lent to a mover: pd_transport.moved. */
+void pd_conn_moved(void *arg, const pd_moved *moved);
+/* Returns whether one of these directions, a set of PD_ON_READ and PD_ON_WRITE, is lent. */
+static inline bool pd_conn_is_lent(const pd_conn *conn, unsigned directions)
+{
+    return ((conn->lent.in | conn->lent.out) & directions) != 0;
+}
+/* Frees what a closed connection still has, as far as no mover uses it. */
+void pd_conn_dispose(pd_conn *conn);
+
+/* Handles n bytes that were received into the memory that the framer has offered. */
+void pd_conn_received(pd_conn *conn, size_t n);
+/* Handles an error that the transport has returned for `receive`. */
+void pd_conn_input_ended(pd_conn *conn, ssize_t rc, const pd_error *err);
+/* Counts n queued bytes that were sent, and frees the answer that they complete. */
+void pd_conn_sent(pd_conn *conn, size_t n);
 
 /* Gives a new connection its transport, which the connection then owns. */
 void pd_conn_attach(pd_conn *conn, pd_transport *transport);

@@ -6,15 +6,15 @@
 enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 #define END_TEXT "closed by the peer"
-/* Most bytes of one read: data that fits into the CPU cache is processed fastest. */
-#define SLICE (64 * 1024)
+/* Most bytes of one read: they stay in the CPU cache until their checksum is computed. */
+#define SLICE (256 * 1024)
 
 static uint64_t now_ms(const pd_conn *conn)
 {
     return pd_loop_now_ms(conn->daemon);
 }
 
-static void sent(pd_conn *conn, size_t n)
+void pd_conn_sent(pd_conn *conn, size_t n)
 {
     pd_pending *done;
     uint64_t shared = pd_output_shared_bytes(&conn->output, n);
@@ -40,7 +40,7 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     written = conn->transport->ops->send(conn->transport, iov, spans, &err);
     if (written <= 0) return written == 0 ? PD_UNAVAILABLE : PD_CANCELLED;
     *n = (size_t)written;
-    sent(conn, *n);
+    pd_conn_sent(conn, *n);
     return PD_OK;
 }
 
@@ -73,9 +73,9 @@ void pd_conn_write(pd_conn *conn)
     size_t quota = pd_loop_quota(conn->daemon), n;
     int rc = PD_OK;
 
-    if (conn->state == PD_CLOSED) return;
+    if (conn->state == PD_CLOSED || (pd_conn_is_lent(conn, PD_ON_WRITE) && !PD_MUTANT(lent_written))) return;
     if (!pd_output_empty(&conn->output) && (conn->watched & PD_ON_WRITE) == 0) conn->times.write = now_ms(conn);
-    while (rc == PD_OK && quota > 0 && !pd_output_empty(&conn->output)) {
+    while (rc == PD_OK && quota > 0 && !pd_output_empty(&conn->output) && !pd_conn_lend_output(conn)) {
         rc = write_some(conn, quota, &n);
         quota -= n;
     }
@@ -169,29 +169,50 @@ static void peer_ended(pd_conn *conn)
     pd_conn_watch(conn);
 }
 
-static void read_frames(pd_conn *conn)
+void pd_conn_received(pd_conn *conn, size_t n)
 {
-    size_t quota = pd_loop_quota(conn->daemon), offered;
+    conn->times.read = now_ms(conn);
+    if (pd_framer_idle(conn->framer)) conn->times.frame = conn->times.read;
+    conn->daemon->counters.bytes_in += n;
+    pd_traffic_count(conn->daemon->traffic, conn->job, n, 0);
+    after_fed(conn, pd_framer_fed(conn->framer, n));
+}
+
+void pd_conn_input_ended(pd_conn *conn, ssize_t rc, const pd_error *err)
+{
+    if (!pd_conn_live(conn))
+        pd_conn_close(conn, "ended");
+    else if (rc == PD_CANCELLED)
+        peer_ended(conn);
+    else
+        pd_conn_close(conn, err->text);
+}
+
+/* Reads until the quota of the turn is used up, or the transport has no more bytes. Returns the number of bytes. */
+static size_t read_turn(pd_conn *conn)
+{
+    size_t quota = pd_loop_quota(conn->daemon), left = quota, offered;
     pd_error err;
 
-    while (quota > 0 && pd_conn_live(conn) && pd_conn_wants_to_read(conn)) {
-        ssize_t n = read_slice(conn, quota < SLICE ? quota : SLICE, &offered, &err);
-        if (n == 0) return;
+    while (left > 0 && pd_conn_live(conn) && pd_conn_wants_to_read(conn) && !pd_conn_lend_input(conn)) {
+        ssize_t n = read_slice(conn, left < SLICE ? left : SLICE, &offered, &err);
+        if (n == 0) break;
         if (n < 0) {
-            if (n == PD_CANCELLED)
-                peer_ended(conn);
-            else
-                pd_conn_close(conn, err.text);
-            return;
+            pd_conn_input_ended(conn, n, &err);
+            break;
         }
-        conn->times.read = now_ms(conn);
-        if (pd_framer_idle(conn->framer)) conn->times.frame = conn->times.read;
-        conn->daemon->counters.bytes_in += (size_t)n;
-        pd_traffic_count(conn->daemon->traffic, conn->job, (uint64_t)n, 0);
-        quota -= (size_t)n;
-        after_fed(conn, pd_framer_fed(conn->framer, (size_t)n));
-        if ((size_t)n < offered) return;
+        left -= (size_t)n;
+        pd_conn_received(conn, (size_t)n);
+        if ((size_t)n < offered) break;
     }
+    return quota - left;
+}
+
+static void read_frames(pd_conn *conn)
+{
+    size_t got = read_turn(conn);
+
+    if (conn->transport != NULL) pd_transport_gather(conn->transport, got, pd_framer_left(conn->framer));
 }
 
 static void read_away(pd_conn *conn)
@@ -202,7 +223,7 @@ static void read_away(pd_conn *conn)
     pd_error err;
 
     for (int i = 0; i < 16 && n > 0; i++) n = conn->transport->ops->receive(conn->transport, &span, 1, &err);
-    if (n < 0) pd_conn_close(conn, "ended");
+    if (n < 0) pd_conn_input_ended(conn, n, &err);
 }
 
 /* Handles the end of a connection, by the peer, while the server does not read from the connection. Frames that the
@@ -242,6 +263,7 @@ static void on_ready(void *arg, unsigned events)
 void pd_conn_attach(pd_conn *conn, pd_transport *transport)
 {
     transport->ready = on_ready;
+    transport->moved = pd_conn_moved;
     transport->arg = conn;
     conn->transport = transport;
     pd_transport_identify(transport, &conn->peer.identity);
@@ -269,6 +291,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     const pd_daemon_config *config = &conn->daemon->config;
     bool reads = pd_conn_wants_to_read(conn);
 
+    if (conn->transport != NULL && now - conn->times.read >= PD_GATHER_MS) pd_transport_ease(conn->transport);
     if (conn->state == PD_ENDING && now >= conn->times.end) pd_conn_close(conn, "ended");
     if (conn->end.peer && now >= conn->times.end) pd_conn_close(conn, END_TEXT);
     if (!pd_conn_live(conn)) return;

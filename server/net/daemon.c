@@ -5,6 +5,7 @@
 #include "http.h"
 #include "lifecycle.h"
 #include "loop.h"
+#include "mover.h"
 #include "uvloop.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 
 static int write_end = -1; /* the end of the pipe to which the signal handler writes; static, because a signal handler
@@ -196,7 +198,10 @@ static bool background(void *arg, pd_background *work)
 
 static void on_wake(uv_async_t *handle)
 {
-    pd_conversation_take_effects(((pd_uvloop *)handle->data)->daemon);
+    pd_uvloop *loop = handle->data;
+
+    pd_movers_take(loop->movers);
+    pd_conversation_take_effects(loop->daemon);
 }
 static void on_prepare(uv_prepare_t *handle)
 {
@@ -456,10 +461,32 @@ unsigned pd_daemon_http_port(const pd_daemon *daemon)
     return loop_of(daemon)->http_port;
 }
 
+/* Starts the movers. The daemon does without, if that is impossible. */
+static void start_movers(pd_uvloop *loop)
+{
+    pd_error err;
+
+    if (loop->daemon->config.movers == 0) return;
+    loop->movers = pd_movers_new((int)loop->daemon->config.movers, wake, loop, &err);
+    if (loop->movers == NULL)
+        pd_loop_log(loop->daemon, LOG_WARNING, (pd_log_facts){ .code = err.code },
+                    "%s: the loop thread moves all bytes itself", err.text);
+}
+
+/* Takes all directions of transports back from the movers, and ends them. */
+static void end_movers(pd_uvloop *loop)
+{
+    pd_movers *movers = loop->movers;
+
+    loop->movers = NULL;
+    pd_movers_free(movers);
+}
+
 void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
 {
     pd_uvloop *loop = loop_of(daemon);
 
+    start_movers(loop);
     uv_update_time(&loop->uv);
     pd_conversation_start(daemon, requests);
     pd_listen_begin(loop);
@@ -491,6 +518,7 @@ void pd_daemon_end(pd_daemon *daemon)
 
     pd_listen_end(loop);
     pd_handshakes_end(loop);
+    end_movers(loop);
     pd_conversation_close_all(daemon);
     uv_prepare_stop(&loop->prepare);
     uv_timer_stop(&loop->timer);

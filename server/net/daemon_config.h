@@ -13,6 +13,10 @@
 typedef struct pd_daemon pd_daemon;
 struct pd_cluster_table;
 
+/* Fewest bytes that the loop thread lets a mover receive or send. The messages to the mover and back cost about as much
+ * as it takes to copy a tenth of them. */
+#define PD_LEAST_LENT (256 * 1024)
+
 /* Nanoseconds after which a turn of the step thread counts as stuck: the service manager's watchdog gets no more
  * messages, and /healthz fails. */
 #define PD_STUCK_NS 60000000000u
@@ -92,6 +96,8 @@ typedef struct pd_daemon_config {
     bool shared_memory;    /* workers on Unix sockets may share memory with the daemon */
     uint64_t least_shared; /* an answer with at least so many payload bytes is in shared memory; 0: PD_LEAST_SHARED */
     uint32_t max_connections;
+    uint32_t movers;     /* number of threads that move payload bytes for the loop thread; 0: it moves all itself */
+    uint64_t least_lent; /* fewest bytes that are given to one of them; 0: PD_LEAST_LENT */
     pd_daemon_times times;
     uint64_t ingest_bytes, chunk_elements, max_payload; /* ingest_bytes: the ingest budget. chunk_elements: number of
                                                          * elements of a chunk. max_payload: bytes of the

@@ -295,6 +295,15 @@ static uint64_t transport_bytes(const pd_daemon *daemon)
     return bytes;
 }
 
+static uint64_t lent_connections(const pd_daemon *daemon)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < daemon->table.capacity; i++)
+        n += daemon->table.at[i] != NULL && pd_conn_is_lent(daemon->table.at[i], PD_ON_READ | PD_ON_WRITE);
+    return n;
+}
+
 void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
 {
     const pd_lag *lag = &daemon->counters.lag;
@@ -314,6 +323,10 @@ void pd_server_figures_read(pd_server_figures *out, const pd_daemon *daemon)
         .bytes_out = daemon->counters.bytes_out,
         .frames_in = daemon->counters.frames_in,
         .frames_refused = daemon->counters.frames_refused,
+        .moves = daemon->counters.moves,
+        .moved_in = daemon->counters.moved_in,
+        .moved_out = daemon->counters.moved_out,
+        .lent = lent_connections(daemon),
     };
     if (daemon->cluster != NULL) {
         const pd_cluster_table *table = pd_cluster_table_now(daemon->cluster);

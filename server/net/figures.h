@@ -115,7 +115,9 @@ typedef struct pd_server_figures {
     uint64_t ranks_left_out;                      /* number of ranks that have joined a job, but whose figures are not
                                                    * kept */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
-    uint64_t tenure, lease_ms; /* in a cluster with an engine: pd_cluster_table */
+    uint64_t moves, moved_in, moved_out, lent; /* moves, moved_in, moved_out: as in pd_loop_counters. lent: number of
+                                                * connections of which movers have a direction */
+    uint64_t tenure, lease_ms;                 /* in a cluster with an engine: pd_cluster_table */
     bool engine_up;
     double loop_busy_ms[4]; /* ms that 50 %, 99 %, 99.9 % and all of the loop's turns did not exceed */
 } pd_server_figures;

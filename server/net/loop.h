@@ -155,7 +155,9 @@ typedef struct pd_loop_counters {
     uint64_t started_ms, worker_ms; /* started_ms: when the daemon started. worker_ms: when a worker was last connected,
                                      * or the start */
     uint64_t bytes_in, bytes_out, frames_in, frames_refused;
-    uint64_t refused_by[PD_LOOP_CODES]; /* number of refused frames for each error code; the index is the code without
+    uint64_t moves, moved_in, moved_out; /* moves: jobs that movers have done. moved_in, moved_out: bytes that they have
+                                          * received and sent; bytes_in and bytes_out count these, too */
+    uint64_t refused_by[PD_LOOP_CODES];  /* number of refused frames for each error code; the index is the code without
                                          * its sign */
     uint64_t calls[PD_METHODS];
     pd_lag lag;

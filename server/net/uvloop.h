@@ -15,6 +15,7 @@
 
 #include "conversation.h"
 #include "paramd/error.h"
+#include "mover.h"
 #include "reach.h"
 #include "tls_stream.h"
 #include "transport.h"
@@ -79,6 +80,7 @@ typedef struct pd_listener {
 /* The daemon's event loop, and what it watches. */
 typedef struct pd_uvloop {
     pd_daemon *daemon;
+    pd_movers *movers; /* while they run; NULL: there are none */
     uv_loop_t uv;
     uv_async_t wake;
     uv_prepare_t prepare;

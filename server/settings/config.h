@@ -68,7 +68,7 @@ typedef struct pd_config {
             hello_bytes;
     } limits;
     struct {
-        uint64_t step_threads, pool_threads;
+        uint64_t step_threads, pool_threads, movers;
         uint64_t cpu;  /* index of the chosen instruction set in `choices` of the key `cpu` */
         uint64_t numa; /* 0: auto, 1: off */
     } threads;

@@ -2,6 +2,7 @@
  * silent. A local link also passes file descriptors, as a Unix socket does. */
 #include "server.h"
 #include "sim.h"
+#include "sim_mover.h"
 
 /* A descriptor that is under way, or has arrived and is not read yet. */
 typedef struct passed {
@@ -22,6 +23,9 @@ typedef struct end {
     passed *passing;     /* descriptors for this end, oldest first */
     int taken, attached; /* descriptors: the last one that this end has read; the one that goes with the next byte that
                           * it sends. -1: none */
+    unsigned lent;       /* directions that the server has lent to movers */
+    sim_pass *passes[2]; /* the movers' passes: one that receives, one that sends; NULL: none */
+    bool passing_bytes;  /* a pass of a mover calls receive or send */
 } end;
 
 struct sim_link {
@@ -30,6 +34,7 @@ struct sim_link {
     end end[2];
     uint64_t left; /* number of bytes that still arrive before the link breaks */
     bool broken, swallows, local;
+    bool whole;           /* only one thread at a time may use the server's end, as with TLS */
     const char *identity; /* of the client; NULL: it proves none */
     struct sim_link *next;
 };
@@ -99,22 +104,61 @@ static unsigned happened(const end *e)
     if (e->arrived > e->head || e->end_arrived || e->link->broken) events |= PD_ON_READ;
     if (e->link->broken || (!other(e)->closed && free_room(other(e)) > 0)) events |= PD_ON_WRITE;
     if (e->link->broken || e->end_arrived) events |= PD_ON_GONE;
-    return events & (e->watched | (e->link->broken ? PD_ON_GONE : 0));
+    if (e->lent == (PD_ON_READ | PD_ON_WRITE) && e->link->whole) return 0;
+    return events & (e->watched | (e->link->broken ? PD_ON_GONE : 0)) & ~e->lent;
+}
+
+/* Gives the server the directions back whose passes have ended. Returns whether there were any. */
+static bool take_passes(end *e)
+{
+    bool any = false;
+
+    for (int i = 0; i < 2; i++) {
+        const pd_moved *moved = e->passes[i] != NULL ? sim_pass_result(e->passes[i]) : NULL;
+        if (moved == NULL) continue;
+        e->passes[i] = NULL;
+        e->lent &= e->link->whole ? 0 : ~moved->direction;
+        e->transport.moved(e->transport.arg, moved);
+        any = true;
+    }
+    return any;
 }
 
 bool sim_end_poll(pd_transport *transport)
 {
     end *e = (end *)transport;
+    bool any = take_passes(e);
     unsigned events = e->closed ? 0 : happened(e);
 
     if (transport->ready == NULL) return false; /* nobody listens at this end yet */
     if (events != 0) transport->ready(transport->arg, events);
-    return events != 0;
+    return any || events != 0;
 }
 
 bool sim_end_open(const pd_transport *transport)
 {
-    return !((const end *)transport)->closed;
+    return !((const end *)transport)->closed || ((const end *)transport)->lent != 0;
+}
+
+bool sim_end_is_lent(const pd_transport *transport)
+{
+    return ((const end *)transport)->lent != 0;
+}
+
+void sim_end_finish_passes(pd_transport *transport)
+{
+    end *e = (end *)transport;
+
+    for (int i = 0; i < 2; i++)
+        if (e->passes[i] != NULL) sim_pass_finish(e->passes[i]);
+    take_passes(e);
+}
+
+/* Checks that the server does not use a direction that is lent. */
+static void check_unlent(const end *e, unsigned direction, const char *call)
+{
+    if ((e->lent & direction) != 0 && !e->passing_bytes)
+        sim_fail("movers", "the server calls %s of a direction that is lent to a mover", call);
 }
 uint64_t sim_link_owed(const pd_transport *transport)
 {
@@ -213,6 +257,7 @@ static ssize_t link_receive(pd_transport *transport, const struct iovec *iov, in
     end *e = (end *)transport;
     size_t before = e->head;
 
+    check_unlent(e, PD_ON_READ, "receive");
     for (int i = 0; i < n && e->head < e->arrived; i++) {
         size_t some = e->arrived - e->head < iov[i].iov_len ? e->arrived - e->head : iov[i].iov_len;
         memcpy(iov[i].iov_base, e->at + e->head, some);
@@ -258,6 +303,7 @@ static ssize_t link_send(pd_transport *transport, const struct iovec *iov, int n
     end *e = (end *)transport, *to = other(e);
     size_t room, sent = 0;
 
+    check_unlent(e, PD_ON_WRITE, "send");
     if (e->link->broken || to->closed) return pd_fail(err, PD_UNAVAILABLE, "connection reset by peer");
     room = free_room(to);
     if (room > 1 && sim_chance(e->link->s, 4)) room = 1 + (size_t)sim_draw(e->link->s, room);
@@ -286,6 +332,7 @@ static void link_shut(pd_transport *transport)
 {
     end *to = other((end *)transport);
 
+    check_unlent((end *)transport, PD_ON_WRITE, "shut");
     to->ended = true;
     plan_arrival(to);
 }
@@ -303,10 +350,48 @@ static void link_close(pd_transport *transport)
     close_descriptor(&e->attached);
     lose_descriptors(e, 0);
     sim_enter(before);
-    if (e->tail > e->head && sim_chance(e->link->s, 2))
+    if (e->tail > e->head && sim_chance(e->link->s, 2)) {
         break_link(e->link);
-    else
-        link_shut(transport);
+        return;
+    }
+    other(e)->ended = true;
+    plan_arrival(other(e));
+}
+
+/* Receives or sends for a mover. A socket that was closed meanwhile is shut, so nothing can be sent any more. */
+static ssize_t move(pd_transport *transport, bool sends, const struct iovec *iov, int n, pd_error *err)
+{
+    end *e = (end *)transport;
+    ssize_t moved;
+
+    if (e->closed && (sends || sim_chance(e->link->s, 2))) return pd_fail(err, PD_UNAVAILABLE, "shut");
+    e->passing_bytes = true;
+    moved = sends ? link_send(transport, iov, n, err) : link_receive(transport, iov, n, err);
+    e->passing_bytes = false;
+    return moved;
+}
+
+static ssize_t move_in(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    return move(transport, false, iov, n, err);
+}
+
+static ssize_t move_out(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    return move(transport, true, iov, n, err);
+}
+
+/* Lends a direction to a simulated mover, or not, if few bytes wait. */
+static unsigned link_lend(pd_transport *transport, unsigned direction, const struct iovec *iov, int n)
+{
+    end *e = (end *)transport;
+    bool sends = direction == PD_ON_WRITE;
+
+    check_unlent(e, direction, "lend");
+    if (sim_chance(e->link->s, 4)) return 0;
+    e->passes[sends] = sim_pass_new(e->link->to, e->link->s, transport, direction, sends ? move_out : move_in, iov, n);
+    e->lent |= e->link->whole ? PD_ON_READ | PD_ON_WRITE : direction;
+    return e->link->whole ? PD_ON_READ | PD_ON_WRITE : direction;
 }
 
 static void link_attach(pd_transport *transport, int fd)
@@ -345,7 +430,8 @@ static const pd_transport_ops plain = { .receive = link_receive,
                                         .watch = link_watch,
                                         .shut = link_shut,
                                         .close = link_close,
-                                        .identity = link_identity };
+                                        .identity = link_identity,
+                                        .lend = link_lend };
 static const pd_transport_ops local = { .receive = link_receive,
                                         .send = link_send,
                                         .watch = link_watch,
@@ -366,6 +452,7 @@ sim_link *sim_link_new(sim_server *to, sim *s, bool is_local, pd_transport **ser
     link->left = UINT64_MAX;
     link->local = is_local;
     link->identity = s->identity;
+    link->whole = s->plan->movers && sim_chance(s, 2);
     for (int i = 0; i < 2; i++) {
         link->end[i].link = link;
         link->end[i].transport.ops = is_local ? &local : &plain;
@@ -394,6 +481,7 @@ void sim_link_swallow(sim_link *link)
 void sim_links_free(sim *s)
 {
     (void)s;
+    sim_passes_free();
     while (all != NULL) {
         sim_link *link = all;
         all = link->next;

@@ -76,4 +76,11 @@ for mutant in metric_one_more http_never_late http_without_limit; do
         status=1
     fi
 done
+# Those of movers.
+for mutant in lent_buffer_returned lent_reply_freed lent_written; do
+    if "$1" --seeds 1..300 --movers --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with movers"
+        status=1
+    fi
+done
 exit $status

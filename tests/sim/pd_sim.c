@@ -25,14 +25,15 @@ enum {
     OPT_SCRAPES,
     OPT_SETS,
     OPT_SHARDS,
-    OPT_SPARES
+    OPT_SPARES,
+    OPT_MOVERS
 };
 
 enum pd_mutant pd_mutant_on; /* declared in mutant.h */
 
 typedef struct settings {
     uint64_t first, last;
-    bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes, sets;
+    bool trace, shrink, twice, unshared, keep_going, list, crashes, roles, scrapes, sets, movers;
     bool cluster;    /* jobs are on several servers */
     uint32_t shards; /* so many; 0: any number */
     bool spares;     /* they have an engine and spares */
@@ -57,13 +58,14 @@ static const struct {
 };
 enum { PLANTS = sizeof mutants / sizeof mutants[0] };
 
-static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
+static void draw_cluster(sim_plan *plan, uint64_t seed, const settings *set)
 {
-    if (set->cluster) {
-        sim_plan_draw_cluster(plan, seed, set->shards);
-        if (set->spares) sim_plan_add_spares(plan);
-        return;
-    }
+    sim_plan_draw_cluster(plan, seed, set->shards);
+    if (set->spares) sim_plan_add_spares(plan);
+}
+
+static void draw_lone(sim_plan *plan, uint64_t seed, const settings *set)
+{
     if (set->crashes)
         sim_plan_draw_crashes(plan, seed);
     else
@@ -74,6 +76,15 @@ static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
     if (!set->crashes) sim_plan_draw_quantized(plan);
     if (set->roles) sim_plan_add_trespassers(plan);
     if (set->scrapes) sim_plan_add_scrapers(plan);
+}
+
+static void draw_plan(sim_plan *plan, uint64_t seed, const settings *set)
+{
+    if (set->cluster)
+        draw_cluster(plan, seed, set);
+    else
+        draw_lone(plan, seed, set);
+    if (set->movers) sim_plan_add_movers(plan);
 }
 
 /* Runs a plan with and without shared memory, and compares the weights. */
@@ -268,6 +279,7 @@ static const struct argp_option options[] = {
     { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
     { "shards", OPT_SHARDS, "N", 0, "Put the jobs on N servers, 1 to 4 or any, which are killed at times", 0 },
     { "spares", OPT_SPARES, 0, 0, "Put the jobs on servers with an engine and spares, which take shards over", 0 },
+    { "movers", OPT_MOVERS, 0, 0, "Let the server lend directions of connections to movers", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
 };
@@ -292,6 +304,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPT_SETS: set->sets = true; return 0;
     case OPT_ROLES: set->roles = true; return 0;
     case OPT_SCRAPES: set->scrapes = true; return 0;
+    case OPT_MOVERS: set->movers = true; return 0;
     case OPT_SHARDS:
         set->cluster = true;
         if (strcmp(value, "any") == 0) return 0;

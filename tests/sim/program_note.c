@@ -165,6 +165,8 @@ void sim_program_go_back(sim_worker *w)
 
     sim_worker_trace(w, w->core->end.error.text, w->step, 0);
     w->rank = w->core->setup.rank;
+    if (w->changed == w->step && sim_replaces(w->job, w->step - 1) != 0)
+        w->began = w->step; /* the server may have lost changed weights that it had taken: no window has them */
     forget_calls(w);
     sim_rests_free(&w->rests);
     memset(w->versions, 0, sizeof w->versions);
@@ -176,6 +178,17 @@ void sim_program_go_back(sim_worker *w)
     sim_program_go_on(w, REWINDING);
 }
 
+/* Returns whether the server refuses a gradient of the worker's step at first, because it is infinite. The window lacks
+ * it until the program has pushed a finite one. */
+static bool has_refused_gradient(const sim_worker *w)
+{
+    bool infinite = false;
+
+    for (uint32_t p = 0; p < w->job->n_params && w->job->rejects; p++)
+        infinite = infinite || sim_gradient_is_infinite(w->job, w->rank, w->step, p);
+    return infinite;
+}
+
 /* Checks that the server's step is out of reach of the window: otherwise the client should have sent its pushes again,
  * and the program should have seen nothing. */
 static void check_window(const sim_worker *w)
@@ -183,7 +196,7 @@ static void check_window(const sim_worker *w)
     uint64_t least = sim_least_step(w);
     uint32_t window = w->job->window[w->place];
 
-    if (window > 0 && !w->job->open.on && least >= w->began && w->step <= least + window)
+    if (window > 0 && !w->job->open.on && least >= w->began && w->step <= least + window && !has_refused_gradient(w))
         sim_fail(
             "durability",
             "%s rank %u must go back from step %llu to %llu, though it keeps its last %u pushes, from step %llu on",

@@ -59,6 +59,8 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes);
 
 /* Does at once what is left of the loop thread's background work, once all connections are closed. */
 void sim_loop_finish_background(sim_server *server);
+/* Ends the movers: all directions that they have are given back. */
+void sim_loop_end_movers(sim_server *server);
 /* Creates the loop thread's state. The store's mailbox must exist. */
 void sim_loop_make(sim_server *server);
 /* Returns whether the loop thread has handled all effects that it took. */

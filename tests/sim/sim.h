@@ -107,7 +107,11 @@ void sim_link_swallow(sim_link *link); /* lets nothing arrive from now on; neith
 uint64_t sim_link_owed(const pd_transport *end);
 /* Calls `ready` of an end if an event has happened that the end watches for. Returns whether there was one. */
 bool sim_end_poll(pd_transport *end);
+/* Returns whether the server still uses the end: it has not closed it, or a mover has a direction of it. */
 bool sim_end_open(const pd_transport *end);
+bool sim_end_is_lent(const pd_transport *end);
+/* Gives all directions that are lent back to the server at once. */
+void sim_end_finish_passes(pd_transport *end);
 void sim_links_free(sim *s);
 
 #endif

@@ -303,6 +303,8 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
                   (server->s->plan->shares ? SHARED_BYTES * chunks_of(server->s->plan, &server->s->plan->jobs[j]) : 0);
     for (const pd_figure *figure = daemon->figures.first; figure != NULL; figure = figure->next) *bytes += FIGURE_BYTES;
     if (server->loop_due || server->mail_due || daemon->ingest.admission.used > 0 || daemon->http.n > 0) return false;
+    for (size_t i = 0; i < server->n_ends; i++)
+        if (sim_end_is_lent(server->ends[i])) return false;
     for (size_t i = 0; i < daemon->table.capacity; i++) {
         if (daemon->table.at[i] == NULL) continue;
         if (!rests(daemon->table.at[i])) return false;
@@ -397,6 +399,8 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
         .hello_bytes = 4096,
         .shared_memory = plan->server_shares,
         .least_shared = plan->least_shared,
+        .movers = plan->movers,
+        .least_lent = plan->least_lent,
         .blas_core = "none",
         .hooks.log = log_line,
     };
@@ -405,6 +409,11 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
 bool sim_loop_is_caught_up(const sim_server *server)
 {
     return server->daemon->mail.backlog == NULL;
+}
+
+void sim_loop_end_movers(sim_server *server)
+{
+    for (size_t i = 0; i < server->n_ends; i++) sim_end_finish_passes(server->ends[i]);
 }
 
 void sim_loop_finish_background(sim_server *server)
@@ -480,6 +489,7 @@ void sim_server_free(sim_server *server)
 
     before = sim_enter(SIM_SERVER);
     sim_fail_allocations(0, 0);
+    sim_loop_end_movers(server);
     pd_conversation_close_all(server->daemon);
     sim_loop_finish_background(server);
     sim_step_end(server);

@@ -255,6 +255,14 @@ void sim_plan_add_scrapers(sim_plan *plan)
         plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_SCRAPE, .at_ns = plan->calm_ns / 8 * k, .rank = k };
 }
 
+void sim_plan_add_movers(sim_plan *plan)
+{
+    uint64_t r = sim_mix(plan->seed, 36, 6, 0);
+
+    plan->movers = true;
+    plan->least_lent = 1 + sim_below(&r, sim_once_in(&r, 2) ? 64 : plan->payload);
+}
+
 static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
 {
     *fault = (sim_fault){ .kind = (sim_fault_kind)sim_below(r, SIM_RESTART),

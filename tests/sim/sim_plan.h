@@ -154,8 +154,10 @@ typedef struct sim_fault {
 typedef struct sim_plan {
     uint64_t seed;
     enum pd_mutant mutant;
-    bool roles;   /* the server has roles: --roles */
-    bool scrapes; /* peers ask the HTTP listener: --scrapes */
+    bool roles;          /* the server has roles: --roles */
+    bool scrapes;        /* peers ask the HTTP listener: --scrapes */
+    bool movers;         /* the server lends directions of connections to movers: --movers */
+    uint64_t least_lent; /* fewest bytes that are lent */
     uint32_t n_jobs, n_faults;
     sim_job jobs[SIM_JOBS];
     sim_fault faults[SIM_FAULTS];
@@ -193,6 +195,8 @@ void sim_plan_add_spares(sim_plan *plan);
 void sim_plan_add_trespassers(sim_plan *plan);
 /* Adds faults in which peers ask the HTTP listener. */
 void sim_plan_add_scrapers(sim_plan *plan);
+/* Lets the server have movers, for payloads of a drawn size on. The draws have a random state of their own. */
+void sim_plan_add_movers(sim_plan *plan);
 /* Prints the plan for readers of a trace. */
 void sim_plan_print(const sim_plan *plan);
 const char *sim_fault_name(sim_fault_kind kind);

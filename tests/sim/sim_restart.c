@@ -60,6 +60,7 @@ static void end_process(sim_server *server)
     sim_enter(SIM_HARNESS);
     sim_links_break(server);
     sim_enter(SIM_SERVER);
+    sim_loop_end_movers(server);
     pd_conversation_close_all(server->daemon);
     sim_loop_finish_background(server);
     sim_step_end(server);

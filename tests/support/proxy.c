@@ -26,6 +26,11 @@ struct proxy {
     bool swallow, cut, stop, stall;
     bool stands; /* the thread forwards nothing, since `stall` is set */
     double delay;
+    bool slows;           /* one direction becomes slow, or is slow */
+    int slow_from;        /* the side whose bytes are forwarded slowly */
+    size_t fast, trickle; /* fast: bytes from this side until then. trickle: bytes every 10 ms from then on */
+    size_t slow;          /* bytes that were forwarded slowly */
+    size_t forwarded[2];  /* bytes from each side, on all connections */
     int made;
     uint8_t *record[2]; /* bytes from the client (0) and from the server (1); NULL: they are not recorded */
     size_t recorded[2];
@@ -88,11 +93,37 @@ static void record(proxy *p, int from, const uint8_t *bytes, size_t n)
     p->recorded[from] += part;
 }
 
+/* Returns how many bytes of one side may be forwarded now. *slowly: they are slow ones. */
+static size_t allowance(proxy *p, int from, bool *slowly)
+{
+    size_t most = SLICE;
+
+    pthread_mutex_lock(&p->lock);
+    *slowly = p->slows && p->slow_from == from && p->fast == 0;
+    if (*slowly)
+        most = p->trickle;
+    else if (p->slows && p->slow_from == from && p->fast < SLICE)
+        most = p->fast;
+    pthread_mutex_unlock(&p->lock);
+    return most;
+}
+
+/* Counts forwarded bytes. The proxy's lock is held. */
+static void count(proxy *p, int from, size_t n, bool slowly)
+{
+    p->forwarded[from] += n;
+    if (slowly)
+        p->slow += n;
+    else if (p->slows && p->slow_from == from)
+        p->fast -= n < p->fast ? n : p->fast;
+}
+
 /* Forwards bytes from one side to the other, as far as the settings allow. */
 static void forward(proxy *p, pair *at, int from)
 {
     uint8_t bytes[SLICE];
-    ssize_t n = recv(at->fd[from], bytes, sizeof bytes, 0);
+    bool slowly;
+    ssize_t n = recv(at->fd[from], bytes, allowance(p, from, &slowly), 0);
     size_t cut_after, pass = n > 0 ? (size_t)n : 0;
     bool swallow, cut;
     double delay;
@@ -103,7 +134,9 @@ static void forward(proxy *p, pair *at, int from)
     if (swallow) p->swallowed += pass;
     delay = p->delay;
     record(p, from, bytes, pass);
+    count(p, from, pass, slowly);
     pthread_mutex_unlock(&p->lock);
+    if (slowly) delay += 0.01;
     cut = cut_after > 0 && at->passed[from] + pass >= cut_after;
     if (cut) pass = cut_after > at->passed[from] ? cut_after - at->passed[from] : 0;
     if (delay > 0) sleep_for(delay);
@@ -133,13 +166,16 @@ static void *run(void *arg)
 
     while (obey(p, &stalled)) {
         struct pollfd wait[1 + 2 * MAX_PAIRS] = { { .fd = p->listener, .events = POLLIN } };
+        bool slowly;
+        short wanted[2];
 
         if (stalled) {
             sleep_for(0.005);
             continue;
         }
+        for (int from = 0; from < 2; from++) wanted[from] = allowance(p, from, &slowly) > 0 ? POLLIN : 0;
         for (int i = 0; i < 2 * MAX_PAIRS; i++)
-            wait[1 + i] = (struct pollfd){ .fd = p->pairs[i / 2].fd[i % 2], .events = POLLIN };
+            wait[1 + i] = (struct pollfd){ .fd = p->pairs[i / 2].fd[i % 2], .events = wanted[i % 2] };
         if (poll(wait, 1 + 2 * MAX_PAIRS, 20) <= 0) continue;
         if (wait[0].revents != 0) accept_one(p);
         for (int i = 0; i < 2 * MAX_PAIRS; i++)
@@ -214,6 +250,55 @@ void proxy_cut_now(proxy *p)
     pthread_mutex_lock(&p->lock);
     p->cut = true;
     pthread_mutex_unlock(&p->lock);
+}
+
+void proxy_slow_after(proxy *p, bool to_client, size_t fast, size_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    p->slows = true;
+    p->slow_from = to_client;
+    p->fast = fast;
+    p->trickle = bytes;
+    p->slow = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void proxy_hurry(proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->slows = false;
+    pthread_mutex_unlock(&p->lock);
+}
+
+size_t proxy_forwarded(proxy *p, bool to_client)
+{
+    size_t n;
+
+    pthread_mutex_lock(&p->lock);
+    n = p->forwarded[to_client];
+    pthread_mutex_unlock(&p->lock);
+    return n;
+}
+
+typedef struct forwarded_slowly {
+    proxy *p;
+    size_t bytes;
+} forwarded_slowly;
+
+static bool were_slow(void *arg)
+{
+    const forwarded_slowly *wanted = arg;
+    bool so;
+
+    pthread_mutex_lock(&wanted->p->lock);
+    so = wanted->p->slow >= wanted->bytes;
+    pthread_mutex_unlock(&wanted->p->lock);
+    return so;
+}
+
+bool proxy_await_slow(proxy *p, size_t bytes, double seconds)
+{
+    return await(were_slow, &(forwarded_slowly){ p, bytes }, seconds);
 }
 
 typedef struct thrown_away {

@@ -18,9 +18,17 @@ void proxy_cut_after(proxy *p, size_t to_server,
                      size_t to_client);     /* cuts each connection after this many bytes in a direction; 0: no limit */
 void proxy_swallow(proxy *p, bool answers); /* reads the server's answers and throws them away */
 void proxy_delay(proxy *p, double seconds); /* forwards bytes `seconds` after they were read */
-void proxy_cut_now(proxy *p);               /* cuts all connections */
-void proxy_stall(proxy *p, bool stalls);    /* forwards nothing, and accepts no connection, as a dead link would */
-int proxy_connections(proxy *p);            /* returns the number of connections made so far */
+/* Forwards `fast` more bytes to the server, or to the client, and then `bytes` bytes of this direction every 10 ms; 0:
+ * none. It does so until proxy_hurry. */
+void proxy_slow_after(proxy *p, bool to_client, size_t fast, size_t bytes);
+void proxy_hurry(proxy *p);
+/* Waits until a number of bytes were forwarded slowly. Returns false if this takes longer than `seconds`. */
+bool proxy_await_slow(proxy *p, size_t bytes, double seconds);
+/* Returns how many bytes were forwarded to the server, or to the client, so far. */
+size_t proxy_forwarded(proxy *p, bool to_client);
+void proxy_cut_now(proxy *p);            /* cuts all connections */
+void proxy_stall(proxy *p, bool stalls); /* forwards nothing, and accepts no connection, as a dead link would */
+int proxy_connections(proxy *p);         /* returns the number of connections made so far */
 /* Records the bytes that are forwarded from now on, up to 4 MiB. Called once. */
 void proxy_record(proxy *p);
 /* Returns whether the recorded bytes of one direction have these bytes somewhere. */

@@ -122,6 +122,20 @@ static void put_nodes(fake *f, const char *first, const char *second)
     put(f, "/sys/devices/system/node/node1/cpulist", second);
 }
 
+TEST(more_movers_than_processors_is_warned_of)
+{
+    fake f = fake_begin();
+
+    put(&f, "/proc/self/cgroup", "0::/\n");
+    f.machine.settings = (char *)"[threads]\nmovers = 64\n";
+    check(&f, pd_check_processors, PD_HEALTH_WARN, "64 movers", "threads.movers = auto");
+    f.machine.settings = (char *)"movers = auto\n";
+    check(&f, pd_check_processors, PD_HEALTH_OK, "processors", "");
+    f.machine.settings = (char *)"movers = 0\n";
+    check(&f, pd_check_processors, PD_HEALTH_OK, ", 0 movers", "");
+    fake_end(&f);
+}
+
 TEST(numa_off_on_a_machine_of_two_nodes_is_warned_of)
 {
     fake f = fake_begin();

@@ -348,6 +348,51 @@ TEST(large_payloads_land_without_a_copy, fixture *f)
     assert_int_equal(iov[0].iov_len, 65536);
 }
 
+/* Feeds the prefix and the header of a frame with 100,000 bytes of payload, and 1,000 bytes of that. */
+static void begin_large_frame(fixture *f, uint8_t flags)
+{
+    append_frame(f->stream, 3, flags, "h", 1, f->listener.landing, 100000);
+    f->stream->length = PD_PREFIX_BYTES + 1 + 1000;
+    assert_int_equal(feed(f, 0, MOST_BYTES, 1, 65536), PD_OK);
+}
+
+TEST(a_payload_may_be_received_by_another_thread, fixture *f)
+{
+    struct iovec span;
+
+    begin_large_frame(f, 0);
+    assert_true(pd_framer_lends(f->framer, &span, 5000));
+    assert_ptr_equal(span.iov_base, f->listener.landing + 1000);
+    assert_int_equal(span.iov_len, 5000);
+    assert_int_equal(pd_framer_fed(f->framer, 5000), PD_OK);
+    assert_true(pd_framer_lends(f->framer, &span, MOST_BYTES));
+    assert_ptr_equal(span.iov_base, f->listener.landing + 6000);
+    assert_int_equal(span.iov_len, 94000);
+    assert_int_equal(pd_framer_fed(f->framer, 94000), PD_OK);
+    assert_int_equal(f->listener.frames, 1);
+}
+
+TEST(bytes_that_the_framer_must_see_are_received_by_no_other_thread, fixture *f)
+{
+    struct iovec span;
+
+    assert_false(pd_framer_lends(f->framer, &span, MOST_BYTES)); /* between frames */
+    begin_large_frame(f, PD_FLAG_CHECKSUM);
+    assert_false(pd_framer_lends(f->framer, &span, MOST_BYTES));
+}
+
+TEST(bytes_that_are_discarded_are_received_by_no_other_thread, fixture *f)
+{
+    struct iovec span;
+
+    f->listener.discard = f->listener.scatter = true;
+    begin_large_frame(f, 0);
+    assert_true(pd_framer_lends(f->framer, &span, MOST_BYTES)); /* the first of the spans, the next one is discarded */
+    assert_int_equal(span.iov_len, 100000 / 3 - 1000);
+    assert_int_equal(pd_framer_fed(f->framer, span.iov_len), PD_OK);
+    assert_false(pd_framer_lends(f->framer, &span, MOST_BYTES));
+}
+
 TEST(small_frames_that_come_together_take_one_read, fixture *f)
 {
     struct iovec iov[1];

@@ -59,6 +59,25 @@ TEST(small_slices_of_any_length_are_whole)
     for (size_t i = 1; i <= 300; i++) pass(3 * i + 1, i, 301 - i);
 }
 
+TEST(a_stream_of_another_thread_takes_spare_buffers_along_and_brings_them_back)
+{
+    const pd_tls_spares *spares;
+    unsigned before, left;
+
+    tls_ends_with_token();
+    pass(TLS_BYTES, 50000, 50000); /* the context keeps the buffers that this has used */
+    spares = &tls_ends.context[TLS_SERVER]->spares;
+    before = spares->n;
+    assert_true(before > 0);
+    left = before > 2 ? before - 2 : 0;
+    pd_tls_part(tls_ends.stream[TLS_SERVER]);
+    assert_int_equal(spares->n, left);
+    pass(TLS_BYTES, 50000, 50000);
+    assert_int_equal(spares->n, left);
+    pd_tls_join(tls_ends.stream[TLS_SERVER]);
+    assert_int_equal(spares->n, before);
+}
+
 TEST(spans_without_bytes_do_no_harm)
 {
     struct iovec iov[3] = { { tls_ends.sent, 0 }, { tls_ends.sent, 5 }, { tls_ends.sent, 0 } };

@@ -59,6 +59,22 @@ static grant read_grant(const char *root)
     return out;
 }
 
+/* Tells how many movers the configuration asks for, and warns if they take most of the processors from steps. */
+static void see_movers(const pd_machine *machine, int processors, pd_finding *out)
+{
+    char text[16];
+    long movers;
+
+    if (!pd_machine_setting(machine, "movers", text, sizeof text) || strcmp(text, "auto") == 0) return;
+    movers = strtol(text, NULL, 10);
+    pd_found(out, ", %ld movers", movers);
+    if (2 * movers > processors)
+        pd_advise(
+            out, PD_HEALTH_WARN,
+            "Movers take the processors that steps need: set threads.movers = auto, or at most to a quarter of the "
+            "processors.");
+}
+
 void pd_check_processors(const pd_machine *machine, pd_finding *out)
 {
     grant given = read_grant(machine->root);
@@ -66,6 +82,7 @@ void pd_check_processors(const pd_machine *machine, pd_finding *out)
     int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 
     pd_found(out, "%d processors", allowed);
+    see_movers(machine, allowed, out);
     if (given.processors > 0) pd_found(out, ", control group grants %.2f", given.processors);
     if (given.processors > 0 && given.processors < allowed && given.processors != (int)given.processors)
         pd_advise(out, PD_HEALTH_WARN,
