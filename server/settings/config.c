@@ -52,7 +52,7 @@ static int set_number(pd_config *config, const pd_key *key, const char *value, p
     const form *f = &forms[key->type];
 
     if (key->automatic && strcmp(value, "auto") == 0) {
-        *out = key->least > 0 ? 0 : UINT64_MAX; /* a number that nobody can set */
+        *out = 0;
         return PD_OK;
     }
     if (!f->read(value, &number))
@@ -283,10 +283,10 @@ static const pd_key keys[] = {
               "node (see numa)" },
     { "threads", "pool_threads", PD_KEY_COUNT, AT(threads.pool_threads), "auto", 1, 60, true,
       .help = "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
-    { "threads", "movers", PD_KEY_COUNT, AT(threads.movers), "auto", 0, 64, true,
+    { "threads", "movers", PD_KEY_COUNT, AT(threads.movers), "0", 0, 64,
       .help =
           "threads that receive and send large payloads for the loop thread, which alone moves 1.5 GB/s with TLS and "
-          "2.5 GB/s without; auto: a quarter of the processors, at most 8, and none on fewer than 8. 0: none" },
+          "2.5 GB/s without. Try a quarter of the processors where there are eight or more" },
     { "threads", "cpu", PD_KEY_ONE_OF, AT(threads.cpu), "auto", .choices = PD_CPU_CHOICES,
       .help = "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets "
               "differ in speed, and in the last bits of what OpenBLAS computes" },
@@ -480,13 +480,6 @@ static uint64_t default_step_threads(const pd_config *config, const cpu_set_t *p
     return numa.finding == PD_NUMA_CHOSEN && (uint64_t)numa.cpus < cores ? (uint64_t)numa.cpus : cores;
 }
 
-/* On few cores steps need the time that movers would take. Eight movers fill a link of 100 Gbit/s. */
-static uint64_t default_movers(uint64_t cores)
-{
-    if (cores < 8) return 0;
-    return cores / 4 < 8 ? cores / 4 : 8;
-}
-
 uint64_t pd_config_ingest_bytes(uint64_t memory, uint64_t max_payload)
 {
     uint64_t bytes = memory / 8;
@@ -524,7 +517,6 @@ static int resolve(pd_config *config, pd_error *err)
         config->threads.step_threads = default_step_threads(config, &processors, cores);
     if (config->threads.pool_threads == 0)
         config->threads.pool_threads = cores > 1 ? (cores - 1 < 60 ? cores - 1 : 60) : 1;
-    if (config->threads.movers == UINT64_MAX) config->threads.movers = default_movers(cores);
     return PD_OK;
 }
 

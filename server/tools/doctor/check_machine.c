@@ -65,14 +65,13 @@ static void see_movers(const pd_machine *machine, int processors, pd_finding *ou
     char text[16];
     long movers;
 
-    if (!pd_machine_setting(machine, "movers", text, sizeof text) || strcmp(text, "auto") == 0) return;
+    if (!pd_machine_setting(machine, "movers", text, sizeof text)) return;
     movers = strtol(text, NULL, 10);
     pd_found(out, ", %ld movers", movers);
     if (2 * movers > processors)
         pd_advise(
             out, PD_HEALTH_WARN,
-            "Movers take the processors that steps need: set threads.movers = auto, or at most to a quarter of the "
-            "processors.");
+            "Movers take the processors that steps need: set threads.movers at most to a quarter of the processors.");
 }
 
 void pd_check_processors(const pd_machine *machine, pd_finding *out)
