@@ -24,7 +24,7 @@ if [ ! -d $golden ]; then golden=tests/golden/traces; fi
 
 # name | unit | bar | slow or kernel, or nothing | command
 figures='
-net_large    | of bare TCP                  | >= 0.95  |      | paramctl bench net --json
+net_large    | of bare TCP                  | >= 1.0   |      | paramctl bench net --json
 net_small    | of bare TCP                  | >= 0.85  |      | \
     paramctl bench net --json --tensors 2000 --floats 1024 --rounds 100
 shm_large    | of TCP                       | >= 3     |      | \
