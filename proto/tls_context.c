@@ -60,6 +60,18 @@ static int open_library(pd_tls_library *out, bool own, pd_error *err)
     return rc;
 }
 
+int pd_tls_find_version(pd_tls_version *out, pd_error *err)
+{
+    pd_tls_library library = { 0 };
+    int rc = open_library(&library, false, err);
+
+    if (rc != PD_OK) return rc;
+    *out = (pd_tls_version){ library.OPENSSL_version_major(), library.OPENSSL_version_minor(),
+                             library.OPENSSL_version_patch() };
+    close_library(&library);
+    return PD_OK;
+}
+
 /* Both cipher suites use SHA-256, because a token's key works only with this hash. */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 /* Number of TLS records after which the key is changed: 128 GiB, which a training job sends in minutes. RFC 8446,

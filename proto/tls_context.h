@@ -39,6 +39,13 @@ int pd_tls_server(pd_tls_context **out, const pd_tls_files *files, pd_error *err
  * one, the client checks the server's certificate and name against the CA, or the system's authorities if none is
  * given. Errors are those of pd_tls_server, but name the environment variables, such as PARAMD_TOKEN_FILE. */
 int pd_tls_client(pd_tls_context **out, const pd_tls_files *files, pd_error *err);
+/* The version of OpenSSL that tls:// addresses use. */
+typedef struct pd_tls_version {
+    unsigned major, minor, patch;
+} pd_tls_version;
+
+/* Loads OpenSSL to find its version. PD_UNIMPLEMENTED: OpenSSL is not installed. */
+int pd_tls_find_version(pd_tls_version *out, pd_error *err);
 /* Returns whether a server's context makes every client prove its identity. */
 bool pd_tls_identifies(const pd_tls_context *context);
 /* pd_tls_ref adds a reference to a context, and returns the context. pd_tls_unref removes a reference, and frees the

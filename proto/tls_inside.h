@@ -17,6 +17,9 @@
  * functions are called through a table. A client also uses an OSSL_LIB_CTX of its own. So a Python process is not
  * disturbed if its ssl module uses another OpenSSL, or the same one with other settings. */
 #define PD_TLS_FUNCTIONS(X)                                                                                            \
+    X(OPENSSL_version_major)                                                                                           \
+    X(OPENSSL_version_minor)                                                                                           \
+    X(OPENSSL_version_patch)                                                                                           \
     X(OSSL_LIB_CTX_new)                                                                                                \
     X(OSSL_LIB_CTX_free)                                                                                               \
     X(ERR_clear_error)                                                                                                 \

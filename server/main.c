@@ -340,6 +340,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .settings = p->settings,
         .http_listen = config->http_listen,
         .http_token = p->http_token,
+        .tcp_congestion = config->tcp_congestion,
         .hooks = { .busy_ns = busy_ns,
                    .mirror_is_up = config->mirror[0] != '\0' ? mirror_is_up : NULL,
                    .log = pd_log_put,

@@ -543,8 +543,10 @@ static void take_answer(pd_core *core, const pd_outgoing_frame *frame, const pd_
     else if (frame->method >= PD_STATUS && frame->method != PD_NOTE)
         keep_reply(core, frame->op, prefix, header);
     if (frame->method == PD_CHECKPOINT) note_checkpoint(core, prefix, header);
-    if (frame->op->closes > 0 && core->open_sets) note_level(core);
-    note_closed(core, frame->op->closes);
+    if (frame->op->closes > 0) {
+        if (core->open_sets) note_level(core);
+        note_closed(core, frame->op->closes);
+    }
     pd_window_take(core, frame);
 }
 

@@ -747,7 +747,7 @@ static const size_t abi[] = {
           AT(pd_client_options, token_file), AT(pd_client_options, ca_file), AT(pd_client_options, cert_file),
           AT(pd_client_options, key_file), AT(pd_client_options, run), AT(pd_client_options, resume),
           AT(pd_client_options, joins), AT(pd_client_options, group), AT(pd_client_options, generation),
-          AT(pd_client_options, shares), AT(pd_client_options, feedback)),
+          AT(pd_client_options, shares), AT(pd_client_options, feedback), AT(pd_client_options, tcp_congestion)),
     ENTRY(pd_welcome, AT(pd_welcome, seed), AT(pd_welcome, created), AT(pd_welcome, rank), AT(pd_welcome, world_size),
           AT(pd_welcome, chunk_elements), AT(pd_welcome, max_payload), AT(pd_welcome, server),
           AT(pd_welcome, blas_core), AT(pd_welcome, step), AT(pd_welcome, linger), AT(pd_welcome, slots),

@@ -93,6 +93,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->setup.world_size = config->world_size;
     core->setup.nonce = core->link.random = config->nonce;
     core->setup.flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
+    snprintf(core->setup.congestion, sizeof core->setup.congestion, "%s",
+             config->congestion != NULL ? config->congestion : "");
     core->setup.urls = config->urls;
     core->setup.addresses = config->addresses;
     core->setup.impatient = config->impatient;

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "congestion.h"
 #include "follow.h"
 
 enum { SENDS = 2 }; /* number of batches (of about 1 MiB) that the I/O thread sends in a row before it receives again */
@@ -217,11 +218,13 @@ static int connect_to(pd_io *io, size_t url, bool may_move, int *fd, pd_error *e
     return rc;
 }
 
-/* Begins to use a connected socket; for a tls:// address makes the TLS handshake before. */
+/* Begins to use a connected socket, of a new or a spare connection. For a tls:// address makes the TLS handshake
+ * before. */
 static void begin(pd_io *io, size_t url, int fd)
 {
     pd_error error;
-    pd_transport *transport = make_transport(io, &io->urls[url], fd, &error);
+    int rc = pd_congestion_set(fd, io->core->setup.congestion, &error);
+    pd_transport *transport = rc == PD_OK ? make_transport(io, &io->urls[url], fd, &error) : NULL;
 
     if (transport == NULL) {
         close(fd);

@@ -1,6 +1,8 @@
 /* options.c - finds the settings of a client handle, from pd_client_options, the environment and defaults. */
 #include "options.h"
 
+#include "congestion.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +21,8 @@ static const char *from_environment(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* Returns the path `given`, or if it is NULL or empty, the path in the environment variable `name`; NULL: neither. */
-static const char *choose_file(const char *given, const char *name)
+/* Returns the text `given`, or if it is NULL or empty, that in the environment variable `name`; NULL: neither. */
+static const char *choose_text(const char *given, const char *name)
 {
     return given != NULL && given[0] != '\0' ? given : from_environment(name);
 }
@@ -172,10 +174,10 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
 
     memset(settings, 0, sizeof *settings);
     settings->urls = choose_urls(options->urls);
-    settings->tls = (pd_tls_files){ .certificate = choose_file(options->cert_file, "PARAMD_CERT_FILE"),
-                                    .key = choose_file(options->key_file, "PARAMD_KEY_FILE"),
-                                    .ca = choose_file(options->ca_file, "PARAMD_CA_FILE"),
-                                    .tokens = choose_file(options->token_file, "PARAMD_TOKEN_FILE") };
+    settings->tls = (pd_tls_files){ .certificate = choose_text(options->cert_file, "PARAMD_CERT_FILE"),
+                                    .key = choose_text(options->key_file, "PARAMD_KEY_FILE"),
+                                    .ca = choose_text(options->ca_file, "PARAMD_CA_FILE"),
+                                    .tokens = choose_text(options->token_file, "PARAMD_TOKEN_FILE") };
     settings->deadline = options->deadline > 0 ? options->deadline : DEFAULT_DEADLINE;
     settings->slice = options->slice > 0 && options->slice < settings->deadline ? options->slice : settings->deadline;
     settings->core.options = options->options;
@@ -190,6 +192,7 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     settings->core.generation = options->generation;
     settings->core.shares = options->shares;
     settings->core.feedback = options->feedback;
+    settings->core.congestion = choose_text(options->tcp_congestion, "PARAMD_TCP_CONGESTION");
     if (options->feedback < PD_FEEDBACK_ON || options->feedback > PD_FEEDBACK_CARRY)
         return pd_fail(err, PD_INVALID_ARGUMENT, "feedback %d: expected a value of enum pd_feedback_mode",
                        options->feedback);
@@ -198,5 +201,6 @@ int pd_settings_resolve(pd_settings *settings, const pd_client_options *options,
     if (rc == PD_OK) rc = choose_run(settings, options->run, err);
     if (rc == PD_OK) rc = choose_resume(options->resume, &settings->core.resume, err);
     if (rc == PD_OK) rc = choose_job(settings, options->job, err);
+    if (rc == PD_OK && settings->core.congestion != NULL) rc = pd_congestion_check(settings->core.congestion, err);
     return rc == PD_OK ? choose_nonce(options->nonce, &settings->core.nonce, err) : rc;
 }

@@ -39,6 +39,7 @@ const pd_variable pd_variables[] = {
     { "PARAMD_CA_FILE", "File with the CA certificates that may sign the daemon's certificate, if there is no token" },
     { "PARAMD_CERT_FILE", "File with the client's certificate, for a daemon that asks for one" },
     { "PARAMD_KEY_FILE", "File with the key of the client's certificate" },
+    { "PARAMD_TCP_CONGESTION", "Algorithm of TCP's congestion control, such as bbr; else the kernel's own" },
     { "NO_COLOR", "Print no colours on a terminal, if it is set and not empty" },
     { NULL, NULL }
 };

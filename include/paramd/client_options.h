@@ -123,6 +123,9 @@ typedef struct pd_client_options {
     /* An enum pd_feedback_mode: what happens to that part of a gradient which quantizing (push_dtype PD_INT8 or
      * PD_INT4) rounds away. Default: PD_FEEDBACK_ON. */
     int feedback;
+    /* Algorithm by which TCP adapts to the rate of the link, such as "bbr". PD_INVALID_ARGUMENT: the kernel does not
+     * have it, or does not allow it to this process. Default: PARAMD_TCP_CONGESTION, else the kernel's own. */
+    const char *tcp_congestion;
 } pd_client_options;
 
 #endif

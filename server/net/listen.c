@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "uvloop.h"
 
+#include "congestion.h"
 #include "loop.h"
 #include "reach.h"
 
@@ -24,7 +25,10 @@ enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32 };
 static int add(pd_uvloop *loop, int fd, const char *path, bool secure, pd_error *err)
 {
     pd_listener *listener = &loop->listener[loop->n_listeners];
+    const char *congestion = loop->daemon->config.tcp_congestion;
+    int rc = congestion != NULL ? pd_congestion_set(fd, congestion, err) : PD_OK;
 
+    if (rc != PD_OK) return rc;
     if (loop->n_listeners == 2 * PD_MAX_LISTENERS)
         return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", 2 * PD_MAX_LISTENERS);
     if (uv_poll_init(&loop->uv, &listener->poll, fd) != 0)

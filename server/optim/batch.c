@@ -292,7 +292,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     const bool turns = is_own(optim) && plan->hyperball; /* the phase sees weights of 0, and writes -U */
     pd_unit unit = {
         .plan = plan,
-        .hyper = is_own(optim) ? optim->step.own_hyper : optim->step.hyper,
+        .hyper = turns ? optim->step.own_hyper : optim->step.hyper,
         .stats = optim->shared->stats,
         .random = optim->shared->random,
         .random_of_all = optim->shared->random_of_all,
@@ -379,6 +379,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     int64_t units = 0;
     double ns = 0;
     bool shared = false;
+    int64_t grab;
     int team;
 
     for (size_t i = 0; i < n; i++) {
@@ -392,11 +393,12 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     }
     if (n_pieces == 0) return false;
     team = (units > 1 || shared) && ns > WORTH_SHARING_NS ? batch->threads : 1;
-    (void)team; /* used only with OpenMP: without it the compiler ignores the pragma */
+    grab = units / (64 * team) + 1; /* there may be many small units: each thread takes several at once */
+    (void)grab;                     /* used only with OpenMP: without it the compiler ignores the pragma */
 #pragma omp parallel num_threads(team)
     {
         pd_blas_one_thread();
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic, grab)
         for (int64_t u = 0; u < units; u++) run_unit(batch, n_pieces, u, omp_get_thread_num());
     }
     for (size_t i = 0; i < n_pieces; i++) finish_work(batch, &batch->pieces[i]);

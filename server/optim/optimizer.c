@@ -247,15 +247,18 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
     optim->saved.count = count;
 }
 
-/* Sets step.hyper, the hyperparameters of this step, and step.own_hyper: the caller's value for this step
- * (io->hypers) if there is one, otherwise the declared or scheduled value. */
+/* Sets step.hyper, the hyperparameters of this step, and with hyperball step.own_hyper: the caller's value for this
+ * step (io->hypers) if there is one, otherwise the declared or scheduled value. */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
     pd_hypers_at(&optim->hypers, optim->saved.count, optim->step.hyper);
-    for (int i = 0; io->hypers != NULL && i < PD_MAX_HYPERS; i++)
-        if ((io->hypers_mask >> i & 1) != 0) optim->step.hyper[i] = io->hypers[i];
+    for (uint64_t left = io->hypers != NULL ? io->hypers_mask : 0; left != 0; left &= left - 1) {
+        int i = __builtin_ctzll(left);
+        optim->step.hyper[i] = io->hypers[i];
+    }
+    if (!optim->shared->plan.hyperball) return;
     memcpy(optim->step.own_hyper, optim->step.hyper, sizeof optim->step.hyper);
-    if (optim->shared->plan.hyperball) optim->step.own_hyper[optim->shared->plan.lr] = 1;
+    optim->step.own_hyper[optim->shared->plan.lr] = 1;
 }
 
 /* Makes the step the only member of its atomic group. pd_optim_bind may later put it into a larger group. */

@@ -85,7 +85,7 @@ typedef struct pd_step {
     bool refused; /* whether the step fails */
     pd_step_io io;
     double hyper[PD_MAX_HYPERS];      /* the hyperparameters that this step uses */
-    double own_hyper[PD_MAX_HYPERS];  /* those that the optimizer's phases see: with hyperball, lr is 1 */
+    double own_hyper[PD_MAX_HYPERS];  /* with hyperball: those that the optimizer's own phases see; lr is 1 */
     double (*total)[PD_MAX_PARTIALS]; /* one entry for each phase: pd_unit.total */
 } pd_step;
 

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "cluster_urls.h"
+#include "congestion.h"
 #include "cpu.h"
 #include "host.h"
 #include "notify.h"
@@ -194,6 +195,9 @@ static const pd_key keys[] = {
     { "server", "input_exit", PD_KEY_YES_NO, AT(input_exit), "no",
       .help = "the daemon drains and ends when its standard input ends, which must be a pipe or a socket: so it ends "
               "with the process that has started it" },
+    { "server", "tcp_congestion", PD_KEY_TEXT, AT(tcp_congestion), "",
+      .help = "algorithm by which TCP adapts to the rate of a link, such as bbr; the kernel must allow it "
+              "(net.ipv4.tcp_allowed_congestion_control). Empty: the kernel's own (net.ipv4.tcp_congestion_control)" },
     { "server", "slice", PD_KEY_TEXT, AT(slice), "",
       .help =
           "slice of the machine that this daemon uses, where several daemons share it: 2/4 is the second quarter of "
@@ -674,6 +678,8 @@ int pd_config_check(pd_config *config, pd_error *err)
         (rc = check_mirror(config, err)) != PD_OK || (rc = check_mirrors(config, err)) != PD_OK ||
         (rc = check_listen(config, err)) != PD_OK || (rc = check_cluster(config, err)) != PD_OK)
         return rc;
+    if ((rc = pd_congestion_check(config->tcp_congestion, &why)) != PD_OK)
+        return pd_fail(err, rc, "server.tcp_congestion: %s", why.text);
     reach = (pd_reach){ .http = true, .open = config->insecure || config->http_token[0] != '\0' };
     return pd_reach_check_setting(&reach, config->http_listen, err);
 }

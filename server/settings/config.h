@@ -50,7 +50,8 @@ typedef struct pd_key {
 /* The values of all keys. A member of this struct has the name of its key, and a struct in it that of a section. */
 typedef struct pd_config {
     /* [server] */
-    char *listen, *port_file, *state_dir, *mirror, *roles, *trace_file, *http_listen, *http_token, *slice;
+    char *listen, *port_file, *state_dir, *mirror, *roles, *trace_file, *http_listen, *http_token, *slice,
+        *tcp_congestion;
     bool insecure, shared_memory, input_exit;
     uint64_t max_connections, trace_bytes;
     uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;                  /* ms */

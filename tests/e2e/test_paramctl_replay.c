@@ -118,7 +118,8 @@ TEST(a_replay_of_nothing_is_a_failure)
 
 TEST(bench_net_tells_throughput_beside_the_yardstick)
 {
-    static const char *const keys[] = { "round_ms", "payload_gb_per_s", "bare_tcp_gb_per_s", "ratio", "cpu_ratio" };
+    static const char *const keys[] = { "round_ms", "payload_gb_per_s", "bare_tcp_gb_per_s",
+                                        "ratio",    "cpu_ratio",        "work_ratio" };
     json_t *answer;
 
     assert_int_equal(paramctl("bench net --json --workers 2 --tensors 3 --floats 1000 --rounds 5"), 0);

@@ -19,7 +19,7 @@ typedef struct known {
 static const known structs[STRUCTS] = {
     KNOWN(pd_error, text),
     KNOWN(pd_shape, dim),
-    KNOWN(pd_client_options, feedback),
+    KNOWN(pd_client_options, tcp_congestion),
     KNOWN(pd_welcome, generation),
     KNOWN(pd_client_param, fragment),
     KNOWN(pd_item, version),

@@ -355,6 +355,30 @@ TEST(buffers_that_are_small_for_the_distance_are_warned_of)
     fake_end(&f);
 }
 
+TEST(the_congestion_control_in_use_is_named)
+{
+    fake f = fake_begin();
+
+    put(&f, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
+    put(&f, "/proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
+    put(&f, "/proc/sys/net/ipv4/tcp_congestion_control", "cubic\n");
+    judge(&f, 0, PD_HEALTH_OK, "tcp_wmem 4.0 MiB), congestion control cubic", "");
+    f.machine.settings = (char *)"tcp_congestion = bbr\n";
+    judge(&f, 0, PD_HEALTH_OK, "congestion control bbr (server.tcp_congestion)", "");
+    fake_end(&f);
+}
+
+TEST(an_openssl_that_encrypts_slowly_is_named_with_a_faster_one)
+{
+    pd_finding old = { 0 }, new = { 0 };
+
+    pd_judge_tls(&(pd_tls_version){ 3, 0, 19 }, &old);
+    expect(&old, PD_HEALTH_OK, "OpenSSL 3.0.19", "OpenSSL 3.5");
+    pd_judge_tls(&(pd_tls_version){ 3, 5, 0 }, &new);
+    expect(&new, PD_HEALTH_OK, "OpenSSL 3.5.0", "");
+    assert_string_equal(new.advice, "");
+}
+
 TEST(buffers_of_unknown_size_are_no_failure)
 {
     fake f = fake_begin();

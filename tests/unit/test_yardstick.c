@@ -71,3 +71,11 @@ TEST(a_server_that_is_gone_is_an_error)
     assert_int_equal(pd_yardstick_connect(&y, &err), PD_UNAVAILABLE);
     close(fd);
 }
+
+TEST(a_pass_of_more_workers_takes_longer)
+{
+    double one = pd_pass_seconds(1, 8 << 20), many = pd_pass_seconds(16, 8 << 20);
+
+    assert_true(one > 0);
+    assert_true(many > one);
+}

@@ -31,7 +31,7 @@ class Options(ctypes.Structure):
                 ("join_later", c_bool), ("slice", c_double), ("window", c_uint32), ("token_file", c_char_p),
                 ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p), ("run", c_char_p),
                 ("resume", c_int), ("joins", c_bool), ("group", c_uint32), ("generation", c_uint64),
-                ("shares", c_uint32), ("feedback", c_int)]
+                ("shares", c_uint32), ("feedback", c_int), ("tcp_congestion", c_char_p)]
 
 
 class Welcome(ctypes.Structure):

@@ -17,10 +17,14 @@
  *
  * All memory was written before the first round. There are no frames, headers, checksums, requests or sums. A server
  * that receives gradients and returns weights could reach this speed if all its own work cost nothing.
- * pd_yardstick_round is the client's side of a round. */
+ * pd_yardstick_round is the client's side of a round.
+ *
+ * Its CPU time plus that of a pass over memory (pass.c) is the yardstick for a server's CPU time: such a server must at
+ * least move the bytes, add the gradients, and take the step. */
 #ifndef PD_BENCH_H
 #define PD_BENCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -61,6 +65,10 @@ typedef struct pd_yardstick {
  * pd_yardstick_stop, or with its parent. PD_NO_MEMORY, PD_UNAVAILABLE. */
 int pd_yardstick_start(pd_yardstick *out, int connections, size_t bytes, size_t chunk, pd_error *err);
 void pd_yardstick_stop(pd_yardstick *yardstick);
+
+/* Measures the arithmetic of a round, once on one thread: the mean of the workers' gradients, of `bytes` bytes each,
+ * and a step of SGD with momentum, from and to memory. Returns its CPU seconds; 0: out of memory. */
+double pd_pass_seconds(int workers, size_t bytes);
 
 /* Connects to the server process. Returns the socket's descriptor, which the caller closes, or PD_UNAVAILABLE. */
 int pd_yardstick_connect(const pd_yardstick *yardstick, pd_error *err);

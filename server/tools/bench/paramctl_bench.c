@@ -7,7 +7,8 @@
  * thread has finished. The medians are reported.
  *
  * CPU time is that of whole processes, over all rounds: the daemon's, the yardstick's server's, and that of this
- * process, which runs the clients of both. */
+ * process, which runs the clients of both. The daemon's is also compared with that of the yardstick's server plus a
+ * bare pass of the arithmetic (pass.c). */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,6 +51,7 @@ typedef struct lane {
 typedef struct cpu_use {
     double daemon, bare;          /* daemon: of the daemon; bare: of the yardstick's server */
     double clients, bare_clients; /* of this process: in rounds through the daemon; in rounds of the yardstick */
+    double pass;                  /* of the arithmetic of all rounds; 0: not known */
 } cpu_use;
 
 typedef struct bench {
@@ -299,6 +301,8 @@ static void add_cpu(json_t *all, const bench *b, double gb)
     json_object_set_new(all, "clients_cpu_s_per_gb", json_real(b->cpu.clients / gb));
     json_object_set_new(all, "cpu_s_per_gb", json_real(b->cpu.daemon / gb));
     json_object_set_new(all, "cpu_ratio", json_real(b->cpu.daemon / b->cpu.bare));
+    json_object_set_new(all, "pass_cpu_s_per_gb", json_real(b->cpu.pass / gb));
+    json_object_set_new(all, "work_ratio", json_real(b->cpu.daemon / (b->cpu.bare + b->cpu.pass)));
 }
 
 static void print_cpu(const bench *b, double gb)
@@ -306,6 +310,8 @@ static void print_cpu(const bench *b, double gb)
     if (!knows_cpu(b)) return;
     printf("CPU       %8.3f s per GB of the daemon, %.3f of bare TCP's server, ratio %.2f\n", b->cpu.daemon / gb,
            b->cpu.bare / gb, b->cpu.daemon / b->cpu.bare);
+    printf("CPU       %8.3f s per GB of a bare pass of its arithmetic, ratio with it %.2f\n", b->cpu.pass / gb,
+           b->cpu.daemon / (b->cpu.bare + b->cpu.pass));
     printf("CPU       %8.3f s per GB of the clients, %.3f of bare TCP's\n", b->cpu.clients / gb,
            b->cpu.bare_clients / gb);
 }
@@ -450,6 +456,7 @@ static int measure(const net_bench *want)
     else
         rc = start(&b, &err);
     if (rc == PD_OK) rc = run(&b, workers, &err);
+    if (rc == PD_OK && knows_cpu(&b)) b.cpu.pass = (double)want->rounds * pd_pass_seconds((int)want->workers, b.bytes);
     status = rc == PD_OK ? report(&b) : pd_result_fail(want->json, &err);
     pd_yardstick_stop(&b.yardstick);
     pd_child_stop(&b.daemon);

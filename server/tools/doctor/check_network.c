@@ -229,6 +229,19 @@ static void advise(pd_finding *out, double trip_s)
               bytes, bytes);
 }
 
+/* Adds the name of the congestion control in use to the finding: the kernel's, unless the daemon's configuration
+ * chooses another. */
+static void tell_congestion(const pd_machine *machine, pd_finding *out)
+{
+    char kernels[32], chosen[32] = "";
+
+    pd_machine_setting(machine, "tcp_congestion", chosen, sizeof chosen);
+    if (chosen[0] != '\0')
+        pd_found(out, ", congestion control %s (server.tcp_congestion)", chosen);
+    else if (pd_machine_text(machine, "/proc/sys/net/ipv4/tcp_congestion_control", kernels, sizeof kernels))
+        pd_found(out, ", congestion control %.*s", (int)strcspn(kernels, "\n"), kernels);
+}
+
 void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out)
 {
     uint64_t reads = largest(machine, "/proc/sys/net/ipv4/tcp_rmem"),
@@ -244,6 +257,7 @@ void pd_judge_network(const pd_machine *machine, double trip_s, pd_finding *out)
     pd_found(out, "%s of %.3g ms: buffers let one connection carry about %.0f %s (tcp_rmem %s, tcp_wmem %s)",
              trip_s > 0 ? "round trip" : "over a round trip", distance * 1e3, bits < 1e10 ? bits / 1e6 : bits / 1e9,
              bits < 1e10 ? "Mbit/s" : "Gbit/s", pd_bytes_text(read_text, reads), pd_bytes_text(write_text, writes));
+    tell_congestion(machine, out);
     if (trip_s > 0 && bits < SLOW_BITS) advise(out, trip_s);
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "message.h"
+#include "tls_context.h"
 
 /* How serious a finding is. */
 typedef enum pd_health { PD_HEALTH_OK, PD_HEALTH_WARN, PD_HEALTH_FAIL } pd_health;
@@ -90,6 +91,10 @@ void pd_check_libraries(const pd_machine *machine, pd_finding *out);
 /* Reads `text`, the dynamic linker's list of a program's libraries, and fills in *out: the names of their files, and
  * which of them are missing. Changes `text`. For pd_check_libraries. */
 void pd_libraries_read(char *text, pd_finding *out);
+/* Names the version of OpenSSL, which tls:// addresses need, and says if a newer one encrypts faster. */
+void pd_check_tls(const pd_machine *machine, pd_finding *out);
+/* Judges a version of OpenSSL, for pd_check_tls. */
+void pd_judge_tls(const pd_tls_version *version, pd_finding *out);
 /* Checks that the daemon would start with its configuration. */
 void pd_check_configuration(const pd_machine *machine, pd_finding *out);
 

@@ -24,6 +24,7 @@ typedef struct check {
 static const check checks[] = { { "program", pd_check_program },
                                 { "blas", pd_check_blas },
                                 { "libraries", pd_check_libraries },
+                                { "tls", pd_check_tls },
                                 { "configuration", pd_check_configuration },
                                 { "processors", pd_check_processors },
                                 { "numa", pd_check_numa },
