@@ -262,9 +262,9 @@ static int fetch_one(pd_client *shard, size_t number, void *arg, pd_error *err)
     return rc;
 }
 
-/* Returns whether a shard that has lost the job begins it anew, and others keep it. Then the worker must not fetch
- * weights before all shards are at one step: a shard that has gone back waits for steps which the worker sends to it
- * again, but not to the shard that has lost them. */
+/* Returns whether a shard that has lost the job begins it anew. Then the worker must not fetch weights before all
+ * shards are at one step. If another shard goes back, the worker sends that shard its steps again, but not the shard
+ * that has lost the job: the steps never close, and the weights never come. */
 static bool begins_job_anew(const pd_shards *shards)
 {
     bool begins = false;

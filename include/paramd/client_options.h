@@ -58,7 +58,8 @@ typedef struct pd_client_options {
     /* Makes the client add an XXH3 checksum to every frame. */
     bool checksum;
     /* Makes the client try every address once, then give up: it waits for no server, and gives no notices. Nor does it
-     * connect again when its connection breaks. */
+     * connect again when its connection breaks. A server that accepts the connection and does not answer is given up
+     * after a share of `deadline` if there are more addresses. */
     bool impatient;
     /* Identity of this process, by which the server tells it from other processes: any number except 0 that no other
      * process has. Default: random. */
