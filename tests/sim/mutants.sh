@@ -50,7 +50,7 @@ for mutant in replay_ignores_record@1 record_after_answer@301 record_without_age
     fi
 done
 # Those of clusters.
-for mutant in verdict_of_step_before goback_ignores_life common_too_high@1201 tally_without_last_chunk \
+for mutant in verdict_of_step_before goback_ignores_life common_too_high@1501 tally_without_last_chunk \
     part_of_neighbour map_of_older_run private_rewind_resends_to_all undropped_continues@301 \
     abandons_unsynced@3301; do
     first=1

@@ -235,7 +235,7 @@ static void fail_twice(const scenario *s, uint64_t seed)
 TEST(a_crash_after_two_failed_attempts_leaves_the_old_checkpoint_or_the_new_one)
 {
     for (int i = 0; i < SCENARIOS; i++)
-        for (uint64_t seed = 1; seed <= 25 * SEEDS; seed++) fail_twice(&scenarios[i], seed);
+        for (uint64_t seed = 1; seed <= 2 * SEEDS * SEEDS; seed++) fail_twice(&scenarios[i], seed);
 }
 
 TEST(a_full_disk_is_found_before_anything_is_written)
