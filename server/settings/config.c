@@ -288,9 +288,8 @@ static const pd_key keys[] = {
     { "threads", "pool_threads", PD_KEY_COUNT, AT(threads.pool_threads), "auto", 1, 60, true,
       .help = "threads of lower priority that compute inverse roots; auto: one less than the processors, at least 1" },
     { "threads", "movers", PD_KEY_COUNT, AT(threads.movers), "0", 0, 64,
-      .help =
-          "threads that receive and send large payloads for the loop thread, which alone moves 1.5 GB/s with TLS and "
-          "2.5 GB/s without. Try a quarter of the processors where there are eight or more" },
+      .help = "threads that receive and send large payloads for the loop thread, which alone moves about 1.7 GB/s with "
+              "TLS and 4 GB/s without. Try a quarter of the processors where there are eight or more" },
     { "threads", "cpu", PD_KEY_ONE_OF, AT(threads.cpu), "auto", .choices = PD_CPU_CHOICES,
       .help = "newest instruction set that sums, optimizers and OpenBLAS use; auto: the newest of this CPU. Sets "
               "differ in speed, and in the last bits of what OpenBLAS computes" },
