@@ -3,8 +3,8 @@
  *
  * When the program or library is loaded, it chooses the newest set that the CPU has. The environment variable
  * PARAMD_CPU chooses an older set, for tests, or to get the same results from BLAS as on another machine. Our loops
- * give the same bits with every set. OpenBLAS has different kernels for each set, and their sums differ in the last
- * bits. */
+ * give the same bits with every set; products of matrices do not, since OpenBLAS has different kernels for each set.
+ * (Small products, small_product.h, have the same bits with AVX2 and AVX-512.) */
 #ifndef PD_CPU_H
 #define PD_CPU_H
 

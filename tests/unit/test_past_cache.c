@@ -89,7 +89,7 @@ static pd_optim *optim_of(const pd_optimizer_ops *row, pd_shape shape, int64_t j
     return optim;
 }
 
-/* Takes guarded steps of a job of `job_bytes`, from one buffer of weights to the other, and returns the last weights. */
+/* Takes steps of a job of `job_bytes`, from one buffer of weights to the other, and returns the last weights. */
 static float *step(const pd_optimizer_ops *row, pd_shape shape, int64_t job_bytes)
 {
     pd_optim *optim = optim_of(row, shape, job_bytes);
