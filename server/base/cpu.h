@@ -3,10 +3,12 @@
  *
  * When the program or library is loaded, it chooses the newest set that the CPU has. The environment variable
  * PARAMD_CPU chooses an older set, for tests, or to get the same results from BLAS as on another machine. Our loops
- * give the same bits with every set. OpenBLAS has different kernels for each set, and their sums differ in the last
- * bits. */
+ * give the same bits with every set; products of matrices do not, since OpenBLAS has different kernels for each set.
+ * (Small products, small_product.h, have the same bits with AVX2 and AVX-512.) */
 #ifndef PD_CPU_H
 #define PD_CPU_H
+
+#include <stdbool.h>
 
 #include "paramd/error.h"
 
@@ -28,6 +30,11 @@ extern const char *const pd_cpu_names[PD_CPU_SETS];
 
 /* The instruction set in use. Set when the program is loaded, and by pd_cpu_use. */
 extern pd_cpu pd_cpu_in_use;
+
+/* Whether stores past the cache (pages.h) make passes over large arrays faster: true on Intel's CPUs, which read a
+ * cache line before they write it. AMD's Zen 4 does not where whole lines are written in order, and takes 13 % longer
+ * with such stores. Set when the program is loaded. Changes no bit of a result. */
+extern bool pd_cpu_gains_past_cache;
 
 /* Returns the newest instruction set that this CPU has. */
 pd_cpu pd_cpu_newest(void);

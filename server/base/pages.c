@@ -33,15 +33,18 @@ int64_t pd_floats_padded(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
-#ifdef __SSE2__
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HAS_CLONES
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 enum {
     VECTOR = 32,
     STEP = 4,
-    LINE = 64,           /* bytes of a cache line */
-    PAST_CACHE = 1 << 18 /* copies of this many bytes or more bypass the cache */
+    LINE = 64,                  /* bytes of a cache line */
+    COPIED_PAST_CACHE = 1 << 18 /* copies of this many bytes or more bypass the cache */
 };
 
 typedef uint8_t vector __attribute__((vector_size(VECTOR), aligned(1), may_alias));
@@ -67,7 +70,7 @@ static void copy_plainly(uint8_t *to, const uint8_t *from, size_t n)
 
 /* Copies whole cache lines with stores that bypass the cache, so the CPU need not read a line before it writes the
  * line. `to` must be the beginning of a cache line. Returns the number of bytes copied, 0 on CPUs other than x86-64. */
-static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
+static size_t copy_lines_plainly(uint8_t *to, const uint8_t *from, size_t n)
 {
 #ifdef __SSE2__
     size_t whole = n / LINE * LINE;
@@ -79,7 +82,6 @@ static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
         _mm_stream_si128(out, a), _mm_stream_si128(out + 1, b);
         _mm_stream_si128(out + 2, c), _mm_stream_si128(out + 3, d);
     }
-    _mm_sfence(); /* otherwise another process could learn that the bytes are there before it can read them */
     return whole;
 #else
     (void)to, (void)from, (void)n;
@@ -87,14 +89,63 @@ static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
 #endif
 }
 
+#ifdef HAS_CLONES
+/* Does the same with stores of half a line. Zen 4 takes a third longer with stores of 16 bytes. */
+__attribute__((target("arch=x86-64-v3"))) static size_t copy_half_lines(uint8_t *to, const uint8_t *from, size_t n)
+{
+    size_t whole = n / LINE * LINE;
+
+    for (size_t i = 0; i < whole; i += LINE) {
+        const __m256i *in = (const __m256i *)(from + i);
+        __m256i *out = (__m256i *)(to + i), a = _mm256_loadu_si256(in), b = _mm256_loadu_si256(in + 1);
+        _mm256_stream_si256(out, a), _mm256_stream_si256(out + 1, b);
+    }
+    return whole;
+}
+
+__attribute__((target("arch=x86-64-v4"))) static size_t copy_whole_lines(uint8_t *to, const uint8_t *from, size_t n)
+{
+    size_t whole = n / LINE * LINE;
+
+    for (size_t i = 0; i < whole; i += LINE)
+        _mm512_stream_si512((__m512i *)(to + i), _mm512_loadu_si512((const __m512i *)(from + i)));
+    return whole;
+}
+
+static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
+{
+    if (pd_cpu_in_use == PD_CPU_AVX512) return copy_whole_lines(to, from, n);
+    return pd_cpu_in_use == PD_CPU_AVX2 ? copy_half_lines(to, from, n) : copy_lines_plainly(to, from, n);
+}
+#else
+static size_t copy_lines(uint8_t *to, const uint8_t *from, size_t n)
+{
+    return copy_lines_plainly(to, from, n);
+}
+#endif
+
+void pd_past_cache(void *to, const void *from, size_t n)
+{
+    size_t head = -(uintptr_t)to % LINE, done = head < n ? head : n;
+
+    copy_plainly(to, from, done);
+    done += copy_lines((uint8_t *)to + done, (const uint8_t *)from + done, n - done);
+    copy_plainly((uint8_t *)to + done, (const uint8_t *)from + done, n - done);
+}
+
+void pd_past_cache_end(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
 void pd_copy_bytes(void *to, const void *from, size_t n)
 {
-    size_t done = 0;
-
-    if (n >= PAST_CACHE) {
-        done = -(uintptr_t)to % LINE;
-        copy_plainly(to, from, done);
-        done += copy_lines((uint8_t *)to + done, (const uint8_t *)from + done, n - done);
+    if (n < COPIED_PAST_CACHE) {
+        copy_plainly(to, from, n);
+        return;
     }
-    copy_plainly((uint8_t *)to + done, (const uint8_t *)from + done, n - done);
+    pd_past_cache(to, from, n);
+    pd_past_cache_end(); /* otherwise another process could learn that the bytes are there before it can read them */
 }

@@ -13,6 +13,9 @@
  * rounded to nearest even. NaN stays NaN, a value that float16 cannot hold becomes infinite, and subnormal numbers are
  * kept. Equal types are copied bit for bit. */
 void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type, int64_t n);
+/* Converts float16 or bfloat16 elements to float32 like pd_convert, but writes them past the cache (pages.h). For
+ * outputs that are part of PD_BEYOND_CACHE bytes or more. */
+void pd_widen_past_cache(float *to, const void *from, pd_dtype from_type, int64_t n);
 
 PD_INLINE uint32_t pd_f32_bits(float x)
 {

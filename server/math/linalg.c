@@ -1,4 +1,5 @@
-/* linalg.c - wraps the BLAS routines that the optimizers need, and adds a few that BLAS lacks. */
+/* linalg.c - wraps the BLAS routines that the optimizers need, and adds a few that BLAS lacks. Products of small
+ * matrices are our own (small_product.c). */
 #include "linalg.h"
 
 #include <assert.h>
@@ -6,6 +7,10 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
+#include <strings.h>
+
+#include "blascore.h"
+#include "small_product.h"
 
 /* Converts a dimension or a stride to int, the type that BLAS takes. */
 static int size(int64_t n)
@@ -56,6 +61,10 @@ void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, p
 
     assert(rows_of(B, b) == k && C.rows == m && C.cols == n);
     if (m == 0 || n == 0) return;
+    if (pd_product_is_small(m, n, k)) {
+        pd_small_product(C, beta, alpha, A, a, B, b, false);
+        return;
+    }
     cblas_sgemm(CblasRowMajor, blas_turn(a), blas_turn(b), size(m), size(n), size(k), alpha, A.at, stride(A), B.at,
                 stride(B), beta, C.at, stride(C));
 }
@@ -67,6 +76,10 @@ void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side)
 
     assert(S.rows == n && S.cols == n);
     if (n == 0) return;
+    if (pd_product_is_small(n, n, k)) {
+        pd_small_product(S, beta, alpha, A, turn, A, turn == PD_AS_IS ? PD_TRANSPOSED : PD_AS_IS, true);
+        return;
+    }
     cblas_ssyrk(CblasRowMajor, CblasLower, blas_turn(turn), size(n), size(k), alpha, A.at, stride(A), beta, S.at,
                 stride(S));
 }
@@ -125,12 +138,19 @@ void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t
         pd_gemm(own, 1, 1, pd_mat_cols(B, from, to), PD_AS_IS, rectangle, u);
 }
 
-void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
+void pd_trsm_by_blas(pd_mat B, pd_mat U, pd_turn u, pd_side side)
 {
     assert(U.rows == U.cols && U.rows == (side == PD_LEFT ? B.rows : B.cols));
     if (B.rows == 0 || B.cols == 0) return;
     cblas_strsm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1,
                 U.at, stride(U), B.at, stride(B));
+}
+
+bool pd_blas_substitutes_fast(void)
+{
+    const char *core = pd_blas_core();
+
+    return strcasecmp(core, "Haswell") == 0 || strcasecmp(core, "Zen") == 0;
 }
 
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x)

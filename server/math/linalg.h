@@ -1,4 +1,5 @@
-/* linalg.h - multiplies matrices, by BLAS. Pure functions; any thread.
+/* linalg.h - multiplies matrices: small ones by our own loops (small_product.h), others by BLAS. Pure functions; any
+ * thread.
  *
  * A pd_mat is a borrowed view: row-major, with `stride` floats from one row to the next. The shapes of the arguments
  * must fit; this is asserted. Outputs must not overlap inputs. Every dimension is below 2^31. With beta = 0 the old
@@ -9,41 +10,9 @@
 #ifndef PD_LINALG_H
 #define PD_LINALG_H
 
-#include <stdint.h>
+#include <stdbool.h>
 
-/* A view of a matrix in memory that somebody else owns. */
-typedef struct pd_mat {
-    float *at;
-    int64_t rows, cols, stride; /* stride: number of floats from one row to the next, at least `cols` */
-} pd_mat;
-
-/* Says whether op(A) in the comments below is the matrix A itself or its transpose A'. */
-typedef enum pd_turn { PD_AS_IS, PD_TRANSPOSED } pd_turn;
-/* The side from which a matrix is multiplied. In pd_syrk it chooses the product A A' (PD_LEFT) or A' A (PD_RIGHT),
- * where A' is A transposed. */
-typedef enum pd_side { PD_LEFT, PD_RIGHT } pd_side;
-
-/* Returns a view of a matrix whose rows follow each other without gaps. */
-static inline pd_mat pd_mat_dense(float *at, int64_t rows, int64_t cols)
-{
-    return (pd_mat){ at, rows, cols, cols };
-}
-
-/* Returns a view of a rectangle of M: `rows` rows from row `top` on, `cols` columns from column `left` on. */
-static inline pd_mat pd_mat_part(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t cols)
-{
-    return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
-}
-
-/* pd_mat_rows returns a view of rows [first, end) of M, pd_mat_cols of its columns [first, end). */
-static inline pd_mat pd_mat_rows(pd_mat M, int64_t first, int64_t end)
-{
-    return pd_mat_part(M, first, 0, end - first, M.cols);
-}
-static inline pd_mat pd_mat_cols(pd_mat M, int64_t first, int64_t end)
-{
-    return pd_mat_part(M, 0, first, M.rows, end - first);
-}
+#include "mat.h"
 
 /* Computes C <- beta C + alpha op(A) op(B). op(A) is A, or A transposed if `a` says so, and op(B) likewise. */
 void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b);
@@ -61,8 +30,11 @@ void pd_trmm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
  * pd_trmm. C and B have the same shape. */
 void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t first, int64_t end);
 /* Undoes pd_trmm by substitution: computes B <- op(U)^-1 B (PD_LEFT) or B <- B op(U)^-1 (PD_RIGHT), where op(U) is U or
- * its transpose. */
-void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
+ * its transpose. trsm.h has a way that is faster where BLAS is slow. */
+void pd_trsm_by_blas(pd_mat B, pd_mat U, pd_turn u, pd_side side);
+/* Returns whether BLAS substitutes about as fast as it multiplies. OpenBLAS does so with its kernels for AVX2. Those
+ * for AVX-512 take up to twice as long. */
+bool pd_blas_substitutes_fast(void);
 /* Computes U <- T U for upper triangular matrices of one size, at a quarter of the cost of pd_gemm. Below its diagonal
  * U must contain zeros, which stay. Elements of T below its diagonal are not read. pd_trmm_upper_columns computes only
  * columns [first, end) of U, and reads no others. */

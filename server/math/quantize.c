@@ -22,6 +22,7 @@
 
 #include "convert.h"
 #include "cpu.h"
+#include "pages.h"
 
 enum { TILE = 1024, ALIGN = 64 };
 
@@ -250,23 +251,37 @@ static void decode_run(float *at, const pd_quantized *q, const tile *t, const ru
     }
 }
 
-void pd_dequantize(float *x, const pd_quantized *q)
+static void dequantize(float *x, const pd_quantized *q, bool past_cache)
 {
-    float bucket[TILE];
+    float bucket[TILE], values[TILE];
 
-    if (!has_buckets(q->storage)) {
-        pd_convert(x, PD_F32, q->codes, cast_of(q), q->rows * q->cols);
-        return;
-    }
     for (int64_t col = 0; col < q->cols;) {
         tile t = tile_at(q, col);
         spread(q, &t, bucket);
         for (int64_t row = 0; row < q->rows; row += t.rows) {
             run r = run_at(q, &t, row);
-            decode_run(x + r.offset, q, &t, &r, bucket);
+            decode_run(past_cache ? values : x + r.offset, q, &t, &r, bucket);
+            if (past_cache) pd_past_cache(x + r.offset, values, (size_t)r.n * sizeof *x);
         }
         col += t.cols;
     }
+    if (past_cache) pd_past_cache_end();
+}
+
+void pd_dequantize(float *x, const pd_quantized *q)
+{
+    if (has_buckets(q->storage))
+        dequantize(x, q, false);
+    else
+        pd_convert(x, PD_F32, q->codes, cast_of(q), q->rows * q->cols);
+}
+
+void pd_dequantize_past_cache(float *x, const pd_quantized *q)
+{
+    if (has_buckets(q->storage))
+        dequantize(x, q, true);
+    else
+        pd_widen_past_cache(x, q->codes, cast_of(q), q->rows * q->cols);
 }
 
 void pd_dequantize_run(float *x, const pd_quantized *q, int64_t first, int64_t n)

@@ -63,6 +63,9 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
  * converts them back. x must not overlap q's memory. The bits are the same on every CPU. */
 void pd_quantize(const pd_quantized *q, const float *x);
 void pd_dequantize(float *x, const pd_quantized *q);
+/* Does what pd_dequantize does, but writes x past the cache (pages.h): for tensors that are part of PD_BEYOND_CACHE
+ * bytes or more. */
+void pd_dequantize_past_cache(float *x, const pd_quantized *q);
 /* Dequantizes elements [first, first + n) of the tensor in row-major order. They have the same bits as from
  * pd_dequantize. */
 void pd_dequantize_run(float *x, const pd_quantized *q, int64_t first, int64_t n);

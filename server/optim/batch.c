@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,6 +238,12 @@ static void end_round(pd_optim *optim)
     optim->step.round = 0;
 }
 
+/* Returns whether the step is at the phase that writes the new weights, and must check them. */
+static bool is_guarded(const pd_optim *optim)
+{
+    return optim->step.guards && optim->step.phase == optim->last_ranges;
+}
+
 static void note_spoils(const pd_batch *batch, const piece *p)
 {
     for (int64_t i = 0; i < p->n_units; i++)
@@ -258,17 +265,15 @@ static void finish_work(const pd_batch *batch, const piece *p)
         pd_tasks_adopted(optim);
         pd_tasks_collect(optim);
     } else {
-        if (optim->step.guards && optim->step.phase == optim->last_ranges) note_spoils(batch, p);
+        if (is_guarded(optim)) note_spoils(batch, p);
         fold_partials(optim, batch->partial + p->first, p->n_units);
         end_round(optim);
     }
 }
 
-/* Returns whether the step has made a finite weight infinite or NaN, among n weights from the weight `first` on. */
-static bool spoils_weights(const pd_optim *optim, int64_t first, int64_t n)
+/* Returns whether the step has made a finite weight infinite or NaN, among n weights. */
+static bool spoils_weights(const float *before, const float *after, int64_t n)
 {
-    const float *before = optim->step.io.before + first, *after = optim->step.io.after + first;
-
     if (pd_all_finite(after, PD_F32, n)) return false;
     for (int64_t i = 0; i < n; i++)
         if (isfinite(before[i]) && !isfinite(after[i])) return true;
@@ -281,7 +286,54 @@ static bool spoils_range(const pd_optim *optim, int64_t index)
     const pd_plan *plan = &optim->shared->plan;
     int64_t first = index * plan->range_elements, left = plan->elements - first;
 
-    return spoils_weights(optim, first, left < plan->range_elements ? left : plan->range_elements);
+    return spoils_weights(optim->step.io.before + first, optim->step.io.after + first,
+                          left < plan->range_elements ? left : plan->range_elements);
+}
+
+/* Returns whether the step is at the phase that writes the new weights, and the phase writes them past the cache. It
+ * does not where it overwrites the old weights, or has kept a slot in the memory of the new ones: then the cache has
+ * the lines already. */
+static bool writes_past_cache(const pd_optim *optim)
+{
+    return optim->beyond_cache && optim->step.phase == optim->last_ranges &&
+           optim->step.io.after != optim->step.io.before && optim->memory.after_floats == 0;
+}
+
+/* Runs the phase that writes the new weights on one unit, tile by tile. A tile's new weights are computed in the cache,
+ * and then written past it. Returns whether the unit has spoiled weights, if the step is guarded. */
+static bool run_past_cache(const pd_optim *optim, const pd_phase *phase, const pd_unit *whole)
+{
+    enum { TILE = 4096 };
+    alignas(64) float after[TILE];
+    pd_unit unit = *whole;
+    bool spoils = false;
+
+    for (int64_t end = whole->first + whole->n; unit.first < end; unit.first += TILE) {
+        unit.n = end - unit.first < TILE ? end - unit.first : TILE;
+        /* the phase adds the index of an element, so that its weights begin at `after` */
+        unit.after = (float *)((uintptr_t)after - (uintptr_t)unit.first * sizeof *after);
+        phase->run(&unit);
+        spoils = spoils || (is_guarded(optim) && spoils_weights(unit.before + unit.first, after, unit.n));
+        pd_past_cache(whole->after + unit.first, after, (size_t)unit.n * sizeof *after);
+    }
+    pd_past_cache_end();
+    return spoils;
+}
+
+/* Runs the phase of the step on one unit, and notes whether it has spoiled weights. */
+static void run_unit_of_phase(const pd_batch *batch, const piece *p, int64_t index, const pd_unit *unit)
+{
+    const pd_optim *optim = p->optim;
+    bool spoils;
+
+    if (writes_past_cache(optim)) {
+        spoils = run_past_cache(optim, phase_of(optim), unit);
+    } else {
+        phase_of(optim)->run(unit);
+        spoils = is_guarded(optim) &&
+                 spoils_weights(optim->step.io.before + unit->first, optim->step.io.after + unit->first, unit->n);
+    }
+    if (is_guarded(optim)) batch->spoils[p->first + index] = spoils;
 }
 
 static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
@@ -328,9 +380,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
         unit.n =
             plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
     }
-    phase->run(&unit);
-    if (optim->step.guards && optim->step.phase == optim->last_ranges)
-        batch->spoils[p->first + index] = spoils_weights(optim, unit.first, unit.n);
+    run_unit_of_phase(batch, p, index, &unit);
     if (phase->kind == PD_BLOCKS && optim->memory.view_floats > 0) pd_block_close(optim, index);
 }
 

@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "pages.h"
 #include "stripes.h"
+#include "trsm.h"
 
 #define TINY 0x1p-126f /* added to a number that may be 0 before a division by it */
 

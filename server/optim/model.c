@@ -81,6 +81,7 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
     gathered *list = malloc((model->n + 1) * sizeof *list);
     pd_name_maps *maps = pd_name_maps_new(model->n);
     size_t n_list = 0;
+    int64_t bytes = 0;
     int rc = list == NULL || maps == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
 
     for (size_t i = 0; rc == PD_OK && i < model->n; i++) rc = pd_hypers_check(&params[i].hypers, err);
@@ -90,6 +91,9 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
         rc = pd_optim_new(&model->optims[i], &declaration,
                           stats_of(list, &n_list, params[i].hypers.row, params, model->n), err);
     }
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++)
+        bytes += pd_optim_elements(model->optims[i]) * (int64_t)sizeof(float);
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++) pd_optim_set_job_bytes(model->optims[i], bytes);
     pd_name_maps_free(maps);
     free(list);
     return rc;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu.h"
 #include "hyperball.h"
 #include "pages.h"
 #include "plan_bytes.h"
@@ -125,6 +126,11 @@ int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double
     if (rc == PD_OK) rc = pd_optim_planned(out, declaration, stats, &plan, err);
     pd_plan_free(&plan);
     return rc;
+}
+
+void pd_optim_set_job_bytes(pd_optim *optim, int64_t bytes)
+{
+    optim->beyond_cache = bytes >= PD_BEYOND_CACHE && pd_cpu_gains_past_cache;
 }
 
 void pd_optim_free(pd_optim *optim)

@@ -123,6 +123,7 @@ struct pd_optim {
      * and the others last */
     int own_phases, before, n_phases;
     int last_ranges; /* index of the last phase over ranges of elements, which writes the weights; -1: there is none */
+    bool beyond_cache;  /* whether steps write arrays that others read later past the cache (pd_optim_set_job_bytes) */
     int64_t most_units; /* largest number of units that a phase of the plan has */
     double cost_ns;     /* estimated time of a step on one core, in ns */
     float **slot;       /* elements of each slot in the form that phases see; NULL: the slot does not have it now */

@@ -267,7 +267,10 @@ void pd_slots_close(pd_optim *optim)
 
 void pd_stored_open(const pd_optim *optim, size_t i)
 {
-    pd_dequantize(optim->slot[optim->memory.stored[i].slot], &optim->memory.stored[i].codes);
+    const pd_stored *stored = &optim->memory.stored[i];
+    bool past_cache = optim->beyond_cache && stored->block < 0; /* a block's slots are used at once */
+
+    (past_cache ? pd_dequantize_past_cache : pd_dequantize)(optim->slot[stored->slot], &stored->codes);
 }
 
 void pd_stored_close(const pd_optim *optim, size_t i)

@@ -6,12 +6,15 @@
  * An array counts once for each time that it must be read or written. Quantizing reads a matrix twice: for the sizes of
  * its buckets, and for its codes.
  *
+ * Kernels write past the cache where a job of this size does (PD_BEYOND_CACHE).
+ *
  * q4_kernels adds one contribution in int8 or int4 to a sum, which is read and written.
  *
  *     figure_kernel_bandwidth quantize|convert|robust|add [MEBI_ELEMENTS]          64 by default */
 
 #include "block_codec.h"
 #include "convert.h"
+#include "cpu.h"
 #include "figure.h"
 #include "kernels.h"
 #include "pages.h"
@@ -31,6 +34,11 @@ typedef struct arrays {
     const float *vector[VECTORS]; /* vectors of n / VECTORS elements: parts of x */
 } arrays;
 
+static bool is_past_cache(const arrays *a)
+{
+    return a->n * (int64_t)sizeof(float) >= PD_BEYOND_CACHE && pd_cpu_gains_past_cache;
+}
+
 static pd_quantized matrix_of(const arrays *a, pd_storage storage, int64_t i)
 {
     return pd_quantized_at(a->codes + i * pd_quantized_room(PD_STORE_INT16, false, SIDE, SIDE), storage, false, SIDE,
@@ -46,7 +54,7 @@ static void quantize(const arrays *a, int form, int64_t i)
 static void dequantize(const arrays *a, int form, int64_t i)
 {
     pd_quantized q = matrix_of(a, (pd_storage)form, i);
-    pd_dequantize(a->y + i * PER_MATRIX, &q);
+    (is_past_cache(a) ? pd_dequantize_past_cache : pd_dequantize)(a->y + i * PER_MATRIX, &q);
 }
 
 static void narrow(const arrays *a, int form, int64_t i)
@@ -56,7 +64,12 @@ static void narrow(const arrays *a, int form, int64_t i)
 
 static void widen(const arrays *a, int form, int64_t i)
 {
-    pd_convert(a->y + i * RANGE, PD_F32, (const uint16_t *)(const void *)a->codes + i * RANGE, (pd_dtype)form, RANGE);
+    const uint16_t *from = (const uint16_t *)(const void *)a->codes + i * RANGE;
+
+    if (is_past_cache(a))
+        pd_widen_past_cache(a->y + i * RANGE, from, (pd_dtype)form, RANGE);
+    else
+        pd_convert(a->y + i * RANGE, PD_F32, from, (pd_dtype)form, RANGE);
 }
 
 static void trim(const arrays *a, int form, int64_t i)

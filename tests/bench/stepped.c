@@ -23,6 +23,7 @@ pd_optim *stepped_by_rule(const char *rule, pd_shape shape)
     param.hypers = rules[0].hypers;
     pd_model_stats_of(param.hypers.row, &param, 1, stats);
     if (pd_optim_new(&optim, &param, stats, &err) != PD_OK) figure_stop("%s", err.text);
+    pd_optim_set_job_bytes(optim, pd_optim_elements(optim) * (int64_t)sizeof(float));
     return optim; /* the rule stays in memory: the optimizer borrows its schedules */
 }
 

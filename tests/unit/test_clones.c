@@ -1,5 +1,6 @@
 /* Tests that paramd's own loops give the same bits with every instruction set of this CPU. OpenBLAS keeps its
- * instruction set during these tests, so optimizers that multiply matrices can be compared too. */
+ * instruction set during these tests, so optimizers that multiply matrices can be compared too: with AVX2 and AVX-512,
+ * whose small products are the same. */
 #include "test.h"
 #include "adasum.h"
 #include "block_codec.h"
@@ -42,23 +43,28 @@ static int make_input(void **state)
     return 0;
 }
 
-/* Runs a case with each instruction set, and compares its bytes with those of plain code (the set "generic"). */
-static void every_set_gives(void (*compute)(output *out, int which), int which, const char *what)
+/* Runs a case with each instruction set from `first` on, and compares its bytes with those of the first one. */
+static void sets_give(pd_cpu first, void (*compute)(output *out, int which), int which, const char *what)
 {
     static output plain, other;
     pd_cpu chosen = pd_cpu_in_use;
 
-    if (pd_cpu_newest() == PD_CPU_GENERIC) skip(); /* there is nothing to compare */
-    for (pd_cpu set = PD_CPU_GENERIC; set <= pd_cpu_newest(); set++) {
-        output *out = set == PD_CPU_GENERIC ? &plain : &other;
+    if (pd_cpu_newest() <= first) skip(); /* there is nothing to compare */
+    for (pd_cpu set = first; set <= pd_cpu_newest(); set++) {
+        output *out = set == first ? &plain : &other;
         out->n = 0;
         assert_int_equal(pd_cpu_use(pd_cpu_names[set], NULL), PD_OK);
         compute(out, which);
         assert_true(out->n > 0);
         if (out->n != plain.n || memcmp(out->bytes, plain.bytes, plain.n) != 0)
-            fail_msg("%s: %s gives other bits than generic", what, pd_cpu_names[set]);
+            fail_msg("%s: %s gives other bits than %s", what, pd_cpu_names[set], pd_cpu_names[first]);
     }
     pd_cpu_use(pd_cpu_names[chosen], NULL);
+}
+
+static void every_set_gives(void (*compute)(output *out, int which), int which, const char *what)
+{
+    sets_give(PD_CPU_GENERIC, compute, which, what);
 }
 
 /* Sums `which` addends. Every third addend has numbers of two bytes. */
@@ -164,8 +170,22 @@ static void convert(output *out, int which)
     put(out, again, N * sizeof *again);
 }
 
+/* Narrows numbers whose bits lie a prime apart: numbers of all sizes, and NaN with payloads. */
+static void narrow(output *out, int which)
+{
+    static uint16_t codes[65536];
+    static float wide[65536];
+
+    for (uint32_t i = 0; i < 65536; i++) wide[i] = pd_f32_from_bits(i * 65537u + 32771u * (uint32_t)which);
+    pd_convert(codes, PD_F16, wide, PD_F32, 65536);
+    put(out, codes, sizeof codes);
+    pd_convert(codes, PD_F16, wide, PD_F32, which);
+    put(out, codes, (size_t)which * sizeof *codes);
+}
+
 TEST(conversions_have_the_same_bits)
 {
+    for (int which = 0; which < 40; which++) every_set_gives(narrow, which, "pd_convert to float16");
     every_set_gives(convert, 0, "pd_convert (float16)");
     every_set_gives(convert, 1, "pd_convert (bfloat16)");
 }
@@ -265,40 +285,58 @@ static void optimize(output *out, int which)
     train(out, pd_optimizer_name(pd_optim_at((size_t)which)), "");
 }
 
-/* Options whose loops no default has. */
-static const char *const options[][2] = {
-    { "adamw", "hyperball=yes" },
-    { "mars", "mars_type=mars-lion last_grad_dtype=bfloat16" },
-    { "schedule_free", "inner_momentum=0.9 warmup_steps=3" },
-    { "gpa", "iterate_averaging_type=schedule_free use_wd_on_y=yes weight_decay=0.1" },
-    { "muon", "normuon=yes polynomial=polar_express" },
-    { "muon", "form=keller compute=bfloat16 hyperball=yes" },
-    { "soap", "orthogonalize=yes exp_avg_dtype=bfloat16 precondition_frequency=2" },
-    { "kl_shampoo", "using_klsoap=yes precondition_frequency=2" },
-    { "kron", "dQ=QUAD4P merge_small_dims=no" },
-    { "kron", "dQ=PRO4P merge_small_dims=no preconditioner_init_scale=auto" },
-    { "kron", "dQ=QEP merge_small_dims=no" },
-    { "kron", "dQ=QEQ merge_small_dims=no precond_dtype=bfloat16" },
-    { "kron", "dQ=EQ_psgd merge_small_dims=no" },
-    { "shampoo", "semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo" },
-    { "shampoo", "semantics=2026 preconditioner_config=SignDescent" },
+/* Options whose loops no default has. multiplies: they have products of matrices, too. */
+static const struct {
+    const char *optimizer, *text;
+    bool multiplies;
+} options[] = {
+    { "adamw", "hyperball=yes", false },
+    { "mars", "mars_type=mars-lion last_grad_dtype=bfloat16", false },
+    { "schedule_free", "inner_momentum=0.9 warmup_steps=3", false },
+    { "gpa", "iterate_averaging_type=schedule_free use_wd_on_y=yes weight_decay=0.1", false },
+    { "muon", "normuon=yes polynomial=polar_express", true },
+    { "muon", "form=keller compute=bfloat16 hyperball=yes", true },
+    { "soap", "orthogonalize=yes exp_avg_dtype=bfloat16 precondition_frequency=2", true },
+    { "kl_shampoo", "using_klsoap=yes precondition_frequency=2", true },
+    { "kron", "dQ=QUAD4P merge_small_dims=no", true },
+    { "kron", "dQ=PRO4P merge_small_dims=no preconditioner_init_scale=auto", true },
+    { "kron", "dQ=QEP merge_small_dims=no", true },
+    { "kron", "dQ=QEQ merge_small_dims=no precond_dtype=bfloat16", true },
+    { "kron", "dQ=EQ_psgd merge_small_dims=no", true },
+    { "shampoo", "semantics=2026 preconditioner_config=EigenvalueCorrectedShampoo", true },
+    { "shampoo", "semantics=2026 preconditioner_config=SignDescent", false },
 };
 
 static void optimize_with_options(output *out, int which)
 {
-    train(out, options[which][0], options[which][1]);
+    train(out, options[which].optimizer, options[which].text);
 }
 
-TEST(every_optimizer_has_the_same_bits)
+static int place_of(const char *name)
+{
+    int i = 0;
+
+    while (strcmp(pd_optimizer_name(pd_optim_at((size_t)i)), name) != 0) i++;
+    return i;
+}
+
+TEST(every_element_wise_optimizer_has_the_same_bits)
+{
+    every_set_gives(optimize, place_of("sgd"), "sgd");
+    every_set_gives(optimize, place_of("adafactor"), "adafactor");
+    for (int i = 0; i < VECTORS_ROWS; i++) every_set_gives(optimize, place_of(vectors_rows[i]), vectors_rows[i]);
+}
+
+TEST(every_optimizer_has_the_same_bits_with_fused_products)
 {
     for (size_t i = 0; pd_optim_at(i) != NULL; i++)
-        every_set_gives(optimize, (int)i, pd_optimizer_name(pd_optim_at(i)));
+        sets_give(PD_CPU_AVX2, optimize, (int)i, pd_optimizer_name(pd_optim_at(i)));
 }
 
 TEST(so_have_options_with_loops_of_their_own)
 {
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        every_set_gives(optimize_with_options, (int)i, options[i][1]);
+        sets_give(options[i].multiplies ? PD_CPU_AVX2 : PD_CPU_GENERIC, optimize_with_options, (int)i, options[i].text);
 }
 
 TEST(an_unknown_set_is_refused_and_changes_nothing)

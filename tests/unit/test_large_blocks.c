@@ -6,6 +6,7 @@
 #include "lone_step.h"
 #include "shampoos.h"
 #include "plan_make.h"
+#include "trsm.h"
 
 static float *random_floats(int64_t n)
 {

@@ -2,6 +2,7 @@
 #include "test.h"
 #include "blascore.h"
 #include "linalg.h"
+#include "trsm.h"
 
 enum { M = 7, N = 5, K = 6, GAP = 3 }; /* all sizes differ, and rows have gaps between them */
 

@@ -90,6 +90,7 @@ typedef struct pd_planning {
     uint64_t checkpoint_bytes, entry_bytes;
     /* number of chunks whose structs are initialized so far; number of ranged parameters that have these chunks */
     uint64_t chunks, ranged;
+    int64_t weight_bytes; /* bytes of the float32 weights of all parameters */
     /* position up to which the initial state of the present parameter's optimizer is written */
     pd_fill fill;
     bool bare, hollow; /* no initial state is written; it has no memory: pd_planning_leave_state */
@@ -348,6 +349,8 @@ static int make_records(pd_job *job, pd_error *err)
 
     for (size_t i = 0; i < n_params; i++)
         n += pd_count_chunks(job->steps.params[i].elements, job->steps.config->chunk_elements);
+    for (size_t i = 0; i < n_params; i++)
+        job->planning->weight_bytes += job->steps.params[i].elements * (int64_t)sizeof(float);
     for (size_t i = 0; i < n_params; i++) ranged += job->steps.params[i].ranged;
     job->records.ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->records.ranges);
     job->records.chunks = calloc(n, sizeof *job->records.chunks);
@@ -385,9 +388,12 @@ static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     pd_planning *planning = job->planning;
     pd_plan *plan = &planning->plans[param->index];
     pd_declaration declaration = declaration_of(job, param);
+    int rc;
 
     *budget_ns -= STATE_NS + STATE_SLOT_NS * (double)plan->n_slots + STATE_TASK_NS * (double)plan->n_tasks;
-    return pd_optim_bare(&param->optim, &declaration, facts_of(job, param), plan, err);
+    rc = pd_optim_bare(&param->optim, &declaration, facts_of(job, param), plan, err);
+    if (rc == PD_OK) pd_optim_set_job_bytes(param->optim, planning->weight_bytes);
+    return rc;
 }
 
 /* Makes the parameter's optimizer, then writes the initial values of its state, until the time is used. */
