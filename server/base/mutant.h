@@ -17,6 +17,7 @@
     X(leave_incoming,                                                                                                  \
       "a Leave is answered while a push arrives, and the push goes on for a job that the connection has no more")      \
     X(wake_own_only, "memory that comes home wakes its own connection alone, not those that the whole budget stopped") \
+    X(stalled_overtakes, "a note that a rank waits for memory overtakes the frames of the rank in the inbox")          \
     X(stale_look, "a rank is over its quota since another job declared or holds more, and nobody looks")               \
     X(importer_holds_quota,                                                                                            \
       "an operator who imports keeps a rank's share of the budget, of which the store does not know")                  \

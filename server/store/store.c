@@ -471,7 +471,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
         pd_rank_leave(job, request, now_ns);
         pd_wal_look_decisions(job);
         break;
-    case PD_REQ_STALLED: pd_rank_stalled(job, request); break;
+    case PD_REQ_STALLED: pd_job_stalled(job, request); break;
     case PD_REQ_SHARE: pd_job_share(job, request); break;
     case PD_REQ_WORKER_STATE: pd_worker_states_take(job, request); break;
     case PD_REQ_GET_WORKER_STATE: pd_worker_states_answer(job, request); break;

@@ -33,7 +33,7 @@ for mutant in fsync_left_out dir_sync_left_out rename_unsynced trusts_unsynced r
     window_forgets barriers_forgotten@201 barriers_of_others@459 image_forgets_roots record_durable_unwritten \
     recorded_aggregates_reused record_forgets_roots records_before_checkpoint change_not_counted@1701 \
     end_unsynced decisions_unread@334 resize_forgets_last resize_forgets_worker_states resize_undurable \
-    repeated_given_up@6822; do
+    repeated_given_up@6822 stalled_overtakes@301; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --crashes --mutant "${mutant%@*}" > /dev/null 2>&1; then
@@ -61,7 +61,7 @@ for mutant in verdict_of_step_before goback_ignores_life common_too_high@1501 ta
     fi
 done
 # Those of takeovers.
-for mutant in lower_tenure_taken owner_serves_on registers_after_another goback_ignores_tenures@851; do
+for mutant in lower_tenure_taken owner_serves_on registers_after_another goback_ignores_tenures@1301; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --spares --mutant "${mutant%@*}" > /dev/null 2>&1; then

@@ -35,7 +35,7 @@ static void push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, int64_t n)
 
 /* Reports that the connection of a rank waits for memory: for the whole ingest budget if `budget` is set, otherwise
  * for the rank's own quota. */
-static void stall(rig *r, uint32_t job, uint32_t rank, uint64_t conn, bool budget)
+static void note_stalled(rig *r, uint32_t job, uint32_t rank, uint64_t conn, bool budget)
 {
     pd_request *request = pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn, 0 });
 
@@ -44,6 +44,11 @@ static void stall(rig *r, uint32_t job, uint32_t rank, uint64_t conn, bool budge
     request->rank = rank;
     request->u.stalled.budget = budget;
     assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+static void stall(rig *r, uint32_t job, uint32_t rank, uint64_t conn, bool budget)
+{
+    note_stalled(r, job, rank, conn, budget);
     rig_work(r);
 }
 
@@ -80,6 +85,19 @@ TEST(a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed, rig
 
     push(r, job, 0, 10, 1);
     stall(r, other, 1, 21, true);
+    assert_int_equal(r->buffers_out, 0);
+}
+
+/* The frame is scanned first, and held after that. */
+TEST(what_a_rank_will_hold_is_summed_when_its_connection_waits, rig *r)
+{
+    static float values[CHUNK];
+    uint32_t job = rig_start(r, "j", 2, 10, sizes, 1, "nonfinite=reject", NULL);
+
+    assert_int_equal(rig_push(r, job, 0, 10, 1, 0, values, CHUNK), PD_OK);
+    note_stalled(r, job, 0, 10, false);
+    assert_int_equal(r->buffers_out, 1);
+    rig_work(r);
     assert_int_equal(r->buffers_out, 0);
 }
 

@@ -338,7 +338,7 @@ typedef struct pd_job_waiting {
     pd_request_queue declares; /* Declare requests that are not answered yet */
     pd_request_queue sets;     /* Set requests (overrides) that are not in force yet */
     /* frames that wait to be scanned or copied before they are filed: initial weights, and pushes under nonfinite =
-     * reject */
+     * reject; and notes that a connection waits for memory (PD_REQ_STALLED) which came after such frames */
     pd_request_queue inbox;
 } pd_job_waiting;
 

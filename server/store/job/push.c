@@ -16,6 +16,7 @@
 #include "kernels.h"
 #include "mutant.h"
 #include "pushed_hypers.h"
+#include "ranks.h"
 #include "replacement.h"
 #include "round_scalars.h"
 
@@ -483,6 +484,14 @@ void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
         pd_request_queue_add(&job->waiting.inbox, request);
 }
 
+void pd_job_stalled(pd_job *job, pd_request *request)
+{
+    if (job->waiting.inbox.first != NULL && !PD_MUTANT(stalled_overtakes))
+        pd_request_queue_add(&job->waiting.inbox, request);
+    else
+        pd_rank_stalled(job, request);
+}
+
 static double cost_of(const pd_job *job, const pd_request *request)
 {
     const pd_buffer *buffer = request->u.data.buffer;
@@ -499,6 +508,10 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
 
     while (job->waiting.inbox.first != NULL && cost_ns < job->steps.config->batch_ns) {
         pd_request *request = pd_request_queue_take(&job->waiting.inbox);
+        if (request->kind == PD_REQ_STALLED) {
+            pd_rank_stalled(job, request);
+            continue;
+        }
         cost_ns += cost_of(job, request);
         if (request->kind == PD_REQ_PUSH) {
             take_scanned(job, request, now_ns);
