@@ -1,9 +1,9 @@
 #!/bin/bash
-# deploy/docker-compose.yml and docker-compose.cluster.yml for real: builds both images, and lets four workers train over
-# TLS with tokens. The weights are the same bytes with one daemon; when its container is killed in the midst; with three
-# daemons; when the containers of each and of a worker are killed; and when etcd and a spare are there, the container of
-# an owner is stopped for good, and then etcd's. Looks whether the workers learnt something, whether the daemon was
-# healthy, and whether it ends well.
+# deploy/docker-compose.yml and docker-compose.cluster.yml for real: builds both images, and lets four workers train
+# over TLS with tokens. The weights are the same bytes with one daemon; when its container is killed in the midst; with
+# three daemons; when the containers of each and of a worker are killed; and when etcd and a spare are there, the
+# container of an owner is stopped for good, and then etcd's. Looks whether the workers learnt something, whether the
+# daemon was healthy, and whether it ends well.
 #   tests/e2e/compose.sh [TRIAL...]     one, killed, three, three_killed, etcd: all by default
 # engine.sh starts a container engine. Runs when PARAMD_TEST_CONTAINERS=1 asks for it: it needs root, a Debian mirror, a
 # release build and the packages of "# containers" in deploy/packages.txt, and touches the network of the machine while

@@ -1,5 +1,5 @@
-# Sourced by compose.sh: starts a container engine in a private mount namespace, with base images for the Dockerfile, and
-# takes everything away again at the end. Skips (77) where it cannot. Sets $scratch, a folder, and the names of the
+# Sourced by compose.sh: starts a container engine in a private mount namespace, with base images for the Dockerfile,
+# and takes everything away again at the end. Skips (77) where it cannot. Sets $scratch, a folder, and the names of the
 # images. The caller defines compose, which runs docker-compose, and calls engine_start.
 # shellcheck shell=bash
 
@@ -55,6 +55,7 @@ trap 'exit 130' INT TERM
 say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
 
 # As the official images are made: the slim one has neither documents nor locales, and no Perl but the least.
+# shellcheck disable=SC2016 # mmdebstrap's shell expands
 slim=(--customize-hook='chroot "$1" apt-get purge -y -qq --auto-remove usrmerge perl perl-modules-5.36 libperl5.36'
       --dpkgopt='path-include=/usr/share/doc/*/copyright' --aptopt='Acquire::Languages "none"')
 for folder in doc info locale man; do slim=(--dpkgopt="path-exclude=/usr/share/$folder/*" "${slim[@]}"); done

@@ -12,8 +12,8 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
 /* Takes ownership of a frame with initial weights. If the job averages initial weights, adds it at once to its
  * round as a contribution; otherwise puts it into the inbox. */
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns);
-/* Notes that a rank waits for ingest memory (PD_REQ_STALLED), once the frames in the inbox are filed: only then the rank
- * holds memory of which it can be relieved. Takes ownership of the request. */
+/* Notes that a rank waits for ingest memory (PD_REQ_STALLED), once the frames in the inbox are filed: only then the
+ * rank holds memory of which it can be relieved. Takes ownership of the request. */
 void pd_job_stalled(pd_job *job, pd_request *request);
 /* Takes frames from the inbox for about one batch of work. Scans or copies the elements of each frame, then files or
  * refuses the frame. */
