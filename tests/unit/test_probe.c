@@ -76,7 +76,7 @@ TEST(a_peer_that_is_stopped_does_not_answer_and_takes_bounded_time)
     double begun = seconds_now();
 
     assert_false(ask(&p, 200));
-    assert_true(seconds_now() - begun >= 0.2 && seconds_now() - begun < patient(2));
+    assert_true(seconds_now() - begun >= 0.199 && seconds_now() - begun < patient(2)); /* probes count whole ms */
 }
 
 TEST(an_address_where_nobody_listens_does_not_answer)
