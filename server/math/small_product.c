@@ -99,17 +99,15 @@ static operand operand_of(pd_mat M, pd_turn turn)
 /* Writes the transpose of four rows of four elements, which are `from_row` floats apart. */
 PD_INLINE void transpose_4(float *to, int64_t to_row, const float *from, int64_t from_row)
 {
-    typedef int32_t places __attribute__((vector_size(16)));
-    const places low = { 0, 4, 1, 5 }, high = { 2, 6, 3, 7 }, first = { 0, 1, 4, 5 }, second = { 2, 3, 6, 7 };
     four a = *(const four_u *)from, b = *(const four_u *)(from + from_row), c = *(const four_u *)(from + 2 * from_row),
-         d = *(const four_u *)(from + 3 * from_row), ab_low = __builtin_shuffle(a, b, low),
-         ab_high = __builtin_shuffle(a, b, high), cd_low = __builtin_shuffle(c, d, low),
-         cd_high = __builtin_shuffle(c, d, high);
+         d = *(const four_u *)(from + 3 * from_row), ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+         ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+         cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
 
-    *(four_u *)to = __builtin_shuffle(ab_low, cd_low, first);
-    *(four_u *)(to + to_row) = __builtin_shuffle(ab_low, cd_low, second);
-    *(four_u *)(to + 2 * to_row) = __builtin_shuffle(ab_high, cd_high, first);
-    *(four_u *)(to + 3 * to_row) = __builtin_shuffle(ab_high, cd_high, second);
+    *(four_u *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    *(four_u *)(to + to_row) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    *(four_u *)(to + 2 * to_row) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    *(four_u *)(to + 3 * to_row) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
 /* Writes the transpose of `rows` rows of n elements. */
