@@ -5,16 +5,17 @@
 # container of an owner is stopped for good, and then etcd's. Looks whether the workers learnt something, whether the
 # daemon was healthy, and whether it ends well.
 #   tests/e2e/compose.sh [TRIAL...]     one, killed, three, three_killed, etcd: all by default
-# engine.sh starts a container engine. Runs when PARAMD_TEST_CONTAINERS=1 asks for it: it needs root, a Debian mirror, a
-# release build and the packages of "# containers" in deploy/packages.txt, and touches the network of the machine while
-# it runs. Skips otherwise. Takes some minutes: the images install their packages and build from the sources.
+# container_engine.sh starts a container engine. Runs when PARAMD_TEST_CONTAINERS=1 asks for it: it needs root, a Debian
+# mirror, a release build and the packages of "# containers" in deploy/packages.txt, and touches the network of the
+# machine while it runs. Skips otherwise. Takes some minutes: the images install their packages and build from the
+# sources.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
 
 bin=${PARAMD_BIN:-build/release/bin}
 [ -x "$bin/paramctl" ] || { echo "skip: no paramctl in $bin"; exit 77; }
-. tests/e2e/engine.sh
+. tests/support/container_engine.sh
 export EPOCHS=4 SECRETS=$scratch/secrets
 file=deploy/docker-compose.yml profile=()
 
