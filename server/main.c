@@ -5,6 +5,7 @@
 #include "daemon.h"
 #include "flags.h"
 #include "frame.h"
+#include "linalg.h"
 #include "log.h"
 #include "logring.h"
 #include "notify.h"
@@ -78,6 +79,7 @@ typedef struct process {
     pd_reload reload;
     char *http_token;                           /* token that HTTP requests need; NULL: they need none */
     char *settings;                             /* the configuration as flags; NULL: out of memory */
+    char kernels[32];                           /* name of what computes products of matrices */
     pd_given_socket sockets[PD_NOTIFY_SOCKETS]; /* listening sockets that the service manager has opened */
     size_t n_sockets;
     pd_takeover takeover;    /* the daemon's place in a cluster with an engine, if there is one */
@@ -318,6 +320,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
     const pd_config *config = p->config;
 
     p->settings = pd_flags_text(config);
+    pd_product_kernels(p->kernels, sizeof p->kernels);
     *out = (pd_daemon_config){
         .listen = config->listen,
         .sockets = p->sockets,
@@ -336,7 +339,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .max_params = (uint32_t)config->limits.max_params,
         .max_header = (uint32_t)config->limits.max_header,
         .hello_bytes = (uint32_t)config->limits.hello_bytes,
-        .blas_core = pd_blas_core(),
+        .blas_core = p->kernels,
         .settings = p->settings,
         .http_listen = config->http_listen,
         .http_token = p->http_token,

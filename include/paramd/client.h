@@ -129,7 +129,8 @@ typedef struct pd_welcome {
     /* chunk_elements: number of elements of a full chunk, in which large tensors travel. max_payload: most bytes of
      * tensors in one frame. */
     uint64_t chunk_elements, max_payload;
-    /* Program and version of the server; name of the set of BLAS kernels that the server uses. */
+    /* Program and version of the server; name of the set of BLAS kernels that the server uses, and "+own1" where it
+     * multiplies small matrices by its own. */
     char server[64], blas_core[32];
     /* Number of rounds that were closed when this process joined the job: the lowest number among the parameters. */
     uint64_t step;

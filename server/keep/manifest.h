@@ -14,7 +14,7 @@
 /* The software and hardware that wrote a checkpoint, and when. Texts that are too long are cut. */
 typedef struct pd_checkpoint_about {
     char paramd[32];     /* version of paramd */
-    char blas[32];       /* name of the BLAS kernels: with others, results differ in their last bits */
+    char blas[32];       /* name of the kernels for products: with others, results differ in their last bits */
     char cpu[32];        /* name of the instruction set of our own loops */
     uint64_t written_ms; /* time since 1970, in ms */
 } pd_checkpoint_about;

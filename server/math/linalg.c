@@ -6,6 +6,7 @@
 #include <cblas.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -144,6 +145,11 @@ void pd_trsm_by_blas(pd_mat B, pd_mat U, pd_turn u, pd_side side)
     if (B.rows == 0 || B.cols == 0) return;
     cblas_strsm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1,
                 U.at, stride(U), B.at, stride(B));
+}
+
+void pd_product_kernels(char *out, size_t room)
+{
+    snprintf(out, room, "%.24s%s", pd_blas_core(), pd_product_is_small(1, 1, 1) ? "+own1" : "");
 }
 
 bool pd_blas_substitutes_fast(void)

@@ -11,6 +11,7 @@
 #define PD_LINALG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "mat.h"
 
@@ -32,6 +33,10 @@ void pd_trmm_part(pd_mat C, pd_mat B, pd_mat U, pd_turn u, pd_side side, int64_t
 /* Undoes pd_trmm by substitution: computes B <- op(U)^-1 B (PD_LEFT) or B <- B op(U)^-1 (PD_RIGHT), where op(U) is U or
  * its transpose. trsm.h has a way that is faster where BLAS is slow. */
 void pd_trsm_by_blas(pd_mat B, pd_mat U, pd_turn u, pd_side side);
+/* Writes the name of all that computes products here: the BLAS kernels, and "+own1" where small products are our own,
+ * by the first edition of their rules (small_product.h). Where this name or the instruction set differs, results differ
+ * in their last bits. 32 bytes are enough. */
+void pd_product_kernels(char *out, size_t room);
 /* Returns whether BLAS substitutes about as fast as it multiplies. OpenBLAS does so with its kernels for AVX2. Those
  * for AVX-512 take up to twice as long. */
 bool pd_blas_substitutes_fast(void);

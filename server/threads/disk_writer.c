@@ -2,9 +2,9 @@
  * them to the state directory. */
 #include "disk_writer.h"
 
-#include "blascore.h"
 #include "checkpoint_files.h"
 #include "cpu.h"
+#include "linalg.h"
 #include "overlapped.h"
 #include "state_dir.h"
 #include "thread.h"
@@ -51,7 +51,7 @@ pd_checkpoint_about pd_checkpoint_about_here(void)
     pd_checkpoint_about about = { 0 };
 
     snprintf(about.paramd, sizeof about.paramd, "%s", PD_VERSION);
-    snprintf(about.blas, sizeof about.blas, "%s", pd_blas_core());
+    pd_product_kernels(about.blas, sizeof about.blas);
     snprintf(about.cpu, sizeof about.cpu, "%s", pd_cpu_names[pd_cpu_in_use]);
     return about;
 }
