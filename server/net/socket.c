@@ -256,7 +256,7 @@ static void secure_identity(const pd_transport *transport, pd_identity *identity
 typedef struct pass {
     pd_mover_job job; /* must be the first member: the address of a job is cast to its pass */
     sock *s;
-    unsigned lent; /* directions that are lent for this pass */
+    unsigned lent; /* set of PD_ON_READ and PD_ON_WRITE: the directions that the mover has until the pass ends */
     pd_moved moved;
     int next, n; /* iov[next..n) are left to receive into, or to send */
     struct iovec iov[];

@@ -13,8 +13,8 @@ sim_disk *sim_disk_new(sim *s, uint32_t number, const char *root);
 void sim_disk_free(sim_disk *disk); /* accepts NULL */
 const pd_disk *sim_disk_functions(const sim_disk *disk);
 
-/* Makes one of n calls that change the disk fail with this error (errno.h). 0: none fails. `dies`: the server dies in
- * one of the 12 calls after every other call that fails. */
+/* From now on every n-th call on average that changes the disk fails with this error (errno.h); 0: none fails. `dies`:
+ * after half of these failures the server dies in one of the next 12 calls. */
 void sim_disk_trouble(sim_disk *disk, int error, uint64_t n, bool dies);
 /* Lets the server die in the middle of a later call that changes the disk: `calls` come before it. UINT64_MAX: in none.
  * From then on calls change nothing. */

@@ -280,46 +280,32 @@ size_t proxy_forwarded(proxy *p, bool to_client)
     return n;
 }
 
-typedef struct forwarded_slowly {
+/* A number of bytes that the proxy counts, and what is awaited of it. */
+typedef struct awaited {
     proxy *p;
+    const size_t *count;
     size_t bytes;
-} forwarded_slowly;
+} awaited;
 
-static bool were_slow(void *arg)
+static bool has_counted(void *arg)
 {
-    const forwarded_slowly *wanted = arg;
+    const awaited *a = arg;
     bool so;
 
-    pthread_mutex_lock(&wanted->p->lock);
-    so = wanted->p->slow >= wanted->bytes;
-    pthread_mutex_unlock(&wanted->p->lock);
+    pthread_mutex_lock(&a->p->lock);
+    so = *a->count >= a->bytes;
+    pthread_mutex_unlock(&a->p->lock);
     return so;
 }
 
 bool proxy_await_slow(proxy *p, size_t bytes, double seconds)
 {
-    return await(were_slow, &(forwarded_slowly){ p, bytes }, seconds);
-}
-
-typedef struct thrown_away {
-    proxy *p;
-    size_t bytes;
-} thrown_away;
-
-static bool are_swallowed(void *arg)
-{
-    const thrown_away *wanted = arg;
-    bool so;
-
-    pthread_mutex_lock(&wanted->p->lock);
-    so = wanted->p->swallowed >= wanted->bytes;
-    pthread_mutex_unlock(&wanted->p->lock);
-    return so;
+    return await(has_counted, &(awaited){ p, &p->slow, bytes }, seconds);
 }
 
 bool proxy_await_swallowed(proxy *p, size_t bytes, double seconds)
 {
-    return await(are_swallowed, &(thrown_away){ p, bytes }, seconds);
+    return await(has_counted, &(awaited){ p, &p->swallowed, bytes }, seconds);
 }
 
 void proxy_record(proxy *p)

@@ -26,9 +26,10 @@ void proxy_hurry(proxy *p);
 bool proxy_await_slow(proxy *p, size_t bytes, double seconds);
 /* Returns how many bytes were forwarded to the server, or to the client, so far. */
 size_t proxy_forwarded(proxy *p, bool to_client);
-void proxy_cut_now(proxy *p);            /* cuts all connections */
-void proxy_stall(proxy *p, bool stalls); /* forwards nothing, and accepts no connection, as a dead link would */
-int proxy_connections(proxy *p);         /* returns the number of connections made so far */
+void proxy_cut_now(proxy *p); /* cuts all connections */
+/* Makes the proxy forward nothing and accept no connection, as a dead link would, until `stalls` is false. */
+void proxy_stall(proxy *p, bool stalls);
+int proxy_connections(proxy *p); /* returns the number of connections made so far */
 /* Records the bytes that are forwarded from now on, up to 4 MiB. Called once. */
 void proxy_record(proxy *p);
 /* Returns whether the recorded bytes of one direction have these bytes somewhere. */

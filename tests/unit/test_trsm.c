@@ -75,7 +75,8 @@ static void substitute(int n, bool turned, const double *b)
     }
 }
 
-/* Returns the unit of the error of element i of x. */
+/* Returns the unit in which the error of element i of the solution is told: EPS times element i of |T^-1| |T| |x|, the
+ * error that rounding makes in any case. */
 static double unit_of(int n, bool turned, int i)
 {
     double unit = 0;
