@@ -98,8 +98,7 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* Sends an unsolicited heartbeat. A worker that has used up its share of the ingest budget needs it: the server does
- * not read its frames then, and so does not answer its heartbeats. */
+/* Sends an unsolicited heartbeat. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
@@ -277,6 +276,18 @@ void pd_conn_resume(pd_conn *conn)
     after_fed(conn, pd_framer_resume(conn->framer));
 }
 
+/* Returns whether a worker needs an unsolicited heartbeat. Its own may go unanswered for long: the server does not read
+ * them while the worker has used up its share of the ingest budget, and on a slow link they come behind gradients that
+ * the network holds. */
+static bool needs_beat(const pd_conn *conn, uint64_t now)
+{
+    uint64_t sent = conn->times.write > conn->times.beat ? conn->times.write : conn->times.beat;
+    bool sends = conn->joined && conn->times.read > sent;
+
+    return (sends || pd_framer_stalled(conn->framer)) && pd_output_empty(&conn->output) &&
+           now - sent >= conn->daemon->config.times.heartbeat_ms;
+}
+
 /* Ends a connection because a timeout has passed. The error names the timeout. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
 {
@@ -306,7 +317,6 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     else if (conn->output.outstanding.n > 0 && !PD_MUTANT(unreleased_stays) &&
              now - conn->output.outstanding.since_ms > config->times.write_ms)
         pd_conn_close(conn, "the peer did not release an answer in shared memory in time");
-    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) &&
-             now - conn->times.beat >= config->times.heartbeat_ms)
+    else if (needs_beat(conn, now))
         beat(conn, now);
 }

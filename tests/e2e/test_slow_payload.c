@@ -1,6 +1,7 @@
 /* Tests links that become slow, or stop, at random points of a large payload. Slow weights are progress for the client,
- * however many bytes it lets gather (unit.gather_daemon tests slow gradients). A link that stops is given up as any
- * silent one, and the step ends with the same weights. */
+ * however many bytes it lets gather, and so are slow gradients, also where the network holds all that remains of them
+ * (unit.gather_daemon tests how the daemon receives them). A link that stops is given up as any silent one, and the
+ * step ends with the same weights. */
 #include "test.h"
 #include "daemon_process.h"
 #include "paramd/client.h"
@@ -89,18 +90,29 @@ static size_t bytes_of_step(scene *s, bool to_client)
     return proxy_forwarded(s->link, to_client) - before;
 }
 
+/* Slows the link down after some bytes of a step, for longer than the client's timeout. */
+static void slow_after(scene *s, bool to_client, size_t bytes)
+{
+    pd_ticket_id ticket;
+
+    proxy_slow_after(s->link, to_client, bytes, TRICKLE);
+    ticket = push(s);
+    assert_true(proxy_await_slow(s->link, SLOW_BYTES, patient(20)));
+    proxy_hurry(s->link);
+    finish(s, ticket);
+}
+
 TEST(slow_weights_are_no_silence, scene *s)
 {
     unsigned seed = 7;
 
-    for (int i = 0; i < POINTS; i++) {
-        pd_ticket_id ticket;
-        proxy_slow_after(s->link, true, (size_t)rand_r(&seed) % (PAYLOAD - 2 * SLOW_BYTES), TRICKLE);
-        ticket = push(s);
-        assert_true(proxy_await_slow(s->link, SLOW_BYTES, patient(20)));
-        proxy_hurry(s->link);
-        finish(s, ticket);
-    }
+    for (int i = 0; i < POINTS; i++) slow_after(s, true, (size_t)rand_r(&seed) % (PAYLOAD - 2 * SLOW_BYTES));
+    assert_int_equal(proxy_connections(s->link), 1);
+}
+
+TEST(gradients_that_the_network_holds_are_no_silence, scene *s)
+{
+    slow_after(s, false, PAYLOAD - 2 * SLOW_BYTES);
     assert_int_equal(proxy_connections(s->link), 1);
 }
 
