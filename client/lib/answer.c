@@ -392,6 +392,16 @@ static void note_step(pd_step_span *span, uint64_t step)
     if (span->least == 0 || step < span->least) span->least = step;
 }
 
+bool pd_core_note_durable(pd_core *core, uint64_t step, uint64_t unbroken)
+{
+    pd_core_progress *progress = &core->progress;
+    bool news = step > progress->durable;
+
+    if (step >= progress->durable) progress->unbroken = unbroken;
+    if (news) progress->durable = step;
+    return news;
+}
+
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
 {
     core->members = (pd_core_members){
@@ -432,11 +442,8 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_core_note_members(core, core->receive.message);
     if (core->receive.message->fastest > 0) core->fastest = core->receive.message->fastest;
     note_leases(core, frame);
-    core->progress.unbroken = core->receive.message->unbroken;
-    if (core->progress.durable != core->receive.message->durable_step) {
-        core->progress.durable = core->receive.message->durable_step;
+    if (pd_core_note_durable(core, core->receive.message->durable_step, core->receive.message->unbroken))
         pd_window_trim(core);
-    }
     for (size_t i = 0; i < frame->n_pieces; i++) {
         const Paramd__Outcome *outcome = core->receive.message->outcomes[i];
         pd_item *item = &items[frame->pieces[i].item];
@@ -524,9 +531,7 @@ static void note_checkpoint(pd_core *core, const pd_prefix *prefix, const uint8_
     pd_arena_reset(core->arena);
     if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, &message, NULL) != PD_OK) return;
     reply = message;
-    if (reply->step >= core->progress.durable) core->progress.unbroken = reply->unbroken;
-    if (reply->step > core->progress.durable) core->progress.durable = reply->step;
-    pd_window_trim(core);
+    if (pd_core_note_durable(core, reply->step, reply->unbroken)) pd_window_trim(core);
 }
 
 /* Stores the results of an answer. */

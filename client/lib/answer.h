@@ -20,6 +20,10 @@ void pd_core_copy(pd_core *core);
  * error. The user may push them again: the server has kept the gradients that it received, so it answers at once. */
 void pd_core_abandon(pd_core *core, pd_op *op);
 
+/* Notes the durable step that an answer tells, and from which step on all steps up to it are within reach. An answer
+ * that tells an earlier step than one before it changes nothing: the server may not tell newer steps for a while.
+ * Returns whether the step is new. */
+bool pd_core_note_durable(pd_core *core, uint64_t step, uint64_t unbroken);
 /* Notes what an answer says of the members of the job. */
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply);
 

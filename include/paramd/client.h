@@ -587,9 +587,10 @@ PD_API uint64_t pd_client_durable(const pd_client *client);
  * server makes at once, or the record of the step in the WAL. With several servers it waits until all can go back to
  * one step that is `step` or a later one, whichever of them then restart: if some have taken a later step already, and
  * have no checkpoint of this one, it waits for the later step on all of them. So call it when this worker has pushed
- * all parameters of its last step. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the job has no
- * checkpoints (durability = none). PD_UNAVAILABLE: its disk has failed. This call waits. A call for another step than
- * an earlier call, which timed out, gives the earlier one up. */
+ * all parameters of its last step. While the lease of a server has ended, as when etcd is away, the server promises
+ * nothing, and the call waits until it has one again. 0: the step at which the job is now. PD_FAILED_PRECONDITION: the
+ * job has no checkpoints (durability = none). PD_UNAVAILABLE: its disk has failed. This call waits. A call for another
+ * step than an earlier call, which timed out, gives the earlier one up. */
 PD_API int pd_client_sync(pd_client *client, uint64_t step, pd_error *err);
 
 /* The two streams of random numbers that a rank draws from. From the shared stream all ranks draw the same numbers

@@ -138,5 +138,10 @@ void pd_lease_release(pd_lease *lease)
 
 uint64_t pd_lease_left(const pd_lease *lease, uint64_t now_ms)
 {
-    return lease->state == PD_LEASE_HELD && lease->until_ms > now_ms ? lease->until_ms - now_ms : 0;
+    return pd_lease_end(lease) > now_ms ? lease->until_ms - now_ms : 0;
+}
+
+uint64_t pd_lease_end(const pd_lease *lease)
+{
+    return lease->state == PD_LEASE_HELD ? lease->until_ms : 0;
 }

@@ -8,7 +8,9 @@
  *
  * The lease is renewed every quarter of its time. A call without an answer is repeated a moment later; the key counts
  * as held meanwhile, however long that takes: the ranks of a job, not the lease, keep two owners from both closing a
- * step. Loop thread. */
+ * step. Once the lease has ended, another daemon may have the key, and may have taken steps back. So until the lease is
+ * renewed or the key is registered again, a daemon takes steps but does not tell that they are durable
+ * (pd_owner_may_tell in net/handlers.h). Loop thread. */
 #ifndef PD_LEASE_H
 #define PD_LEASE_H
 
@@ -51,5 +53,7 @@ void pd_lease_seen(pd_lease *lease, uint64_t tenure, uint64_t revision, const ch
 void pd_lease_release(pd_lease *lease);
 /* Returns the ms until the lease ends; 0: it has ended, or there is none. */
 uint64_t pd_lease_left(const pd_lease *lease, uint64_t now_ms);
+/* Returns when the lease ends, or has ended, unless it is renewed; 0: there is none. */
+uint64_t pd_lease_end(const pd_lease *lease);
 
 #endif

@@ -33,6 +33,7 @@ struct pd_cluster {
     uint64_t declined_ms[PD_MAX_SHARDS]; /* until when the shard is not chosen again */
     uint64_t now_ms, removal_due_ms;
     uint64_t down_ms; /* since when the engine does not answer; 0: it answers */
+    bool unsure;      /* the log says that the lease of this daemon's shard has ended */
     void (*changed)(void *arg);
     void *changed_arg;
     uint64_t version; /* of the table, when `changed` was last called */
@@ -355,6 +356,17 @@ static void report_engine(pd_cluster *c)
     }
 }
 
+/* Logs once when the lease of this daemon's shard has ended, although the daemon owns the shard as far as it knows. */
+static void report_lease(pd_cluster *c, bool ended)
+{
+    if (ended && !c->unsure)
+        say(c, LOG_WARNING,
+            "the lease of shard %d has ended: this daemon takes steps, but tells workers of no new durable step until "
+            "the lease is renewed, since another daemon may own the shard",
+            c->chosen);
+    c->unsure = ended;
+}
+
 /* Copies what the daemon knows of itself into the table, and tells the user of changes. */
 static void fill_own(pd_cluster *c)
 {
@@ -365,6 +377,8 @@ static void fill_own(pd_cluster *c)
     table->own = owns ? c->chosen : -1;
     table->tenure = owns ? c->owner.tenure : 0;
     table->lease_ms = pd_lease_left(owns ? &c->owner : &c->spare, c->now_ms);
+    table->owned_until_ms = owns ? pd_lease_end(&c->owner) : 0;
+    report_lease(c, owns && table->lease_ms == 0);
     for (uint32_t i = 0; i < PD_MAX_SHARDS; i++)
         table->shards[i].lease_ms = owns && (int)i == c->chosen ? table->lease_ms : 0;
     if (table->version == c->version) return;

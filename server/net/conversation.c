@@ -68,6 +68,11 @@ static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t par
     return PD_OK;
 }
 
+static bool on_may_tell(void *arg)
+{
+    return pd_owner_may_tell(arg);
+}
+
 /* Returns a message of the step thread as an effect. Asserts that no effect was lost, and that effects arrive in the
  * order in which pd_turn_forward numbered them. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
@@ -205,8 +210,11 @@ void pd_conversation_tick(pd_daemon *daemon)
 
     if (daemon->ingest.unreported) daemon->ingest.stall_over = true;
     daemon->ingest.unreported = false;
-    for (size_t i = 0; i < daemon->table.capacity; i++)
-        if (daemon->table.at[i] != NULL) pd_conn_tick(daemon->table.at[i], now);
+    for (size_t i = 0; i < daemon->table.capacity; i++) {
+        if (daemon->table.at[i] == NULL) continue;
+        pd_tell_checkpoints(daemon->table.at[i], now);
+        pd_conn_tick(daemon->table.at[i], now);
+    }
     pd_version_table_ask_again(daemon->versions);
     pd_http_tick(daemon, now);
     if (daemon->config.hooks.event != NULL) daemon->config.hooks.event(daemon->config.hooks.arg, PD_DAEMON_TURNS);
@@ -216,9 +224,12 @@ void pd_conversation_tick(pd_daemon *daemon)
 
 static int make_parts(pd_daemon *daemon)
 {
-    pd_version_table_user user = {
-        .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released, .asks = on_asks
-    };
+    pd_version_table_user user = { .arg = daemon,
+                                   .resolved = on_resolved,
+                                   .failed = on_failed,
+                                   .released = on_released,
+                                   .asks = on_asks,
+                                   .may_tell = on_may_tell };
 
     daemon->table.capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
     daemon->table.at = calloc(daemon->table.capacity, sizeof *daemon->table.at);

@@ -238,6 +238,18 @@ static void answer(pd_daemon *daemon, pd_effect *effect,
     if (conn != NULL) reply(conn, pending, effect);
 }
 
+/* Keeps the answer to a worker's Checkpoint while the daemon may not tell that steps are durable. Returns whether it is
+ * kept. */
+static bool withhold(pd_daemon *daemon, pd_effect *effect)
+{
+    pd_pending *pending;
+    const pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn == NULL || conn->operates || pd_owner_may_tell(daemon)) return false;
+    pending->withheld = effect;
+    return true;
+}
+
 /* Sends a warning about a job to its leader. */
 static void take_remark(pd_daemon *daemon, const pd_log_entry *entry)
 {
@@ -311,7 +323,10 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         break;
     case PD_EFF_WORKER_STATE: answer(daemon, effect, pd_reply_worker_state); break;
     case PD_EFF_SETTLED: answer(daemon, effect, pd_reply_settled); break;
-    case PD_EFF_CHECKPOINT: answer(daemon, effect, pd_reply_checkpoint); break;
+    case PD_EFF_CHECKPOINT:
+        if (withhold(daemon, effect)) return true;
+        answer(daemon, effect, pd_reply_checkpoint);
+        break;
     /* these effects are for other threads: preconditioner tasks for the preconditioner pool, checkpoints for the
      * checkpoint writer, records for the WAL thread */
     case PD_EFF_TASK:

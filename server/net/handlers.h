@@ -75,6 +75,11 @@ int pd_owner_check(const pd_conn *conn, const Paramd__HelloRequest *hello, bool 
  *   PD_ABORTED           a shard has a newer owner: the worker asks for the table, and looks again
  *   PD_INVALID_ARGUMENT  the request names more shards than a cluster can have */
 int pd_owner_check_tenures(const pd_conn *conn, const Paramd__GoBackRequest *asked, pd_error *err);
+/* Returns whether this daemon may tell workers that a step is durable: it has no engine, or the lease of its shard has
+ * not ended. Otherwise another daemon may own the shard and go back behind the step. The one place that decides this:
+ * answers to data frames ask it through the version table, those to Checkpoint before they are sent. The answer to
+ * Declare does not ask: it tells what this daemon has, so that a worker can say to which step it is to go back. */
+bool pd_owner_may_tell(const pd_daemon *daemon);
 /* Fills in what the table of shards says, if the daemon has one. */
 void pd_owner_fill(Paramd__HelloReply *reply, const pd_daemon *daemon);
 int pd_answer_shards(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
@@ -101,6 +106,9 @@ void pd_land_import(pd_conn *conn, pd_request *request, pd_buffer *buffer);
 int pd_fill_checkpoint(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 int pd_fill_go_back(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message, pd_error *err);
 void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect);
+/* Sends the answers to Checkpoint that are withheld (pd_pending.withheld), if the daemon may tell durable steps by now.
+ * Refuses those for which their worker has waited as long as it wanted. */
+void pd_tell_checkpoints(pd_conn *conn, uint64_t now_ms);
 int pd_fill_worker_state(pd_conn *conn, pd_request *request, const pd_prefix *prefix, const void *message,
                          pd_error *err);
 void pd_land_worker_state(pd_conn *conn, pd_request *request, pd_buffer *buffer);

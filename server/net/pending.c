@@ -94,6 +94,7 @@ pd_prefix pd_pending_asked(const pd_pending *pending)
 
 void pd_pending_free(pd_pending *pending)
 {
+    if (pending != NULL && pending->withheld != NULL) pd_effect_free(pending->withheld);
     free(pending);
 }
 

@@ -4,6 +4,7 @@
 
 #include "mutant.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +189,7 @@ int pd_fill_checkpoint(pd_conn *conn, pd_request *request, const pd_prefix *pref
     if (rc != PD_OK) return rc;
     request->u.checkpoint.step = asked->step;
     request->u.checkpoint.wait_ns = wait_ns(asked->wait_ms);
+    conn->incoming.pending->until_ms = pd_loop_now_ms(conn->daemon) + request->u.checkpoint.wait_ns / 1000000;
     if (!conn->operates) return PD_OK;
     if ((request->u.checkpoint.job_name = strdup(asked->job)) == NULL) return PD_NO_MEMORY;
     if (asked->step > 0)
@@ -206,6 +208,28 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
     reply.ms = effect->u.checkpoint.ns / 1000000;
     reply.unbroken = effect->u.checkpoint.unbroken;
     pd_conn_answer(conn, pending, &reply.base);
+}
+
+void pd_tell_checkpoints(pd_conn *conn, uint64_t now_ms)
+{
+    bool may = pd_owner_may_tell(conn->daemon);
+    pd_error err;
+
+    if (conn->pendings.of_kind[PD_AWAITS_OTHERS] == 0) return;
+    for (pd_pending *pending = pd_pendings_any(&conn->pendings), *next; pd_conn_live(conn) && pending != NULL;
+         pending = next) {
+        next = pending->next;
+        if (pending->withheld == NULL || (!may && now_ms < pending->until_ms)) continue;
+        if (may) {
+            pd_reply_checkpoint(conn, pending, pending->withheld);
+            continue;
+        }
+        pd_fail(&err, PD_DEADLINE_EXCEEDED,
+                "step %" PRIu64 " is on the disk of this daemon, but the lease of its shard has ended and could not be "
+                "renewed (cluster.engine): another daemon may own the shard. Ask again, and wait longer",
+                pending->withheld->u.checkpoint.step);
+        pd_conn_fail(conn, pending, &err);
+    }
 }
 
 static int check_go_back(const pd_conn *conn, const Paramd__GoBackRequest *asked, pd_error *err)

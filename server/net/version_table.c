@@ -39,6 +39,11 @@ typedef struct entry {
 _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
                "Declare counts what the version table has of a parameter");
 
+typedef struct durable_step {
+    uint64_t step;     /* 0: there is none */
+    uint64_t unbroken; /* pd_effect.u.durable.unbroken */
+} durable_step;
+
 typedef struct job {
     uint32_t number; /* number of the job and key of the hash table. The store chooses it, not a peer, so the hash needs
                       * no secret */
@@ -49,8 +54,8 @@ typedef struct job {
     group all;        /* all parameters of the job */
     group *fragments; /* the fragments, if the job has several; NULL: it has one, `all` */
     uint32_t n_fragments;   /* number of `fragments`; 0: NULL */
-    uint64_t durable;       /* durable step of the job; 0: there is none */
-    uint64_t unbroken;      /* pd_effect.u.durable.unbroken */
+    durable_step durable;   /* the durable step of the job */
+    durable_step told;      /* the one that answers tell */
     pd_counted *members;    /* the members of the job; NULL: all ranks are members for ever */
     uint32_t leader;        /* if `members` is set: their leader; PD_MAX_WORLD: none of them is there */
     uint64_t epoch, course; /* number of times that the members have changed; the course of steps */
@@ -209,8 +214,7 @@ void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, 
     job *j = find(versions, number);
 
     if (j == NULL && (j = add_job(versions, number)) == NULL) return;
-    j->durable = step;
-    j->unbroken = unbroken;
+    j->durable = (durable_step){ step, unbroken };
 }
 
 void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint32_t leader,
@@ -246,12 +250,13 @@ void pd_version_table_note_course(pd_version_table *versions, uint32_t number, u
 }
 
 /* Puts into the answer to a request what belongs to its whole job. */
-static void answer_job(const job *j, pd_wait *wait)
+static void answer_job(const pd_version_table *versions, job *j, pd_wait *wait)
 {
     const pd_counted *members = j->members;
 
-    wait->durable = j->durable;
-    wait->unbroken = j->unbroken;
+    if (versions->user.may_tell == NULL || versions->user.may_tell(versions->user.arg)) j->told = j->durable;
+    wait->durable = j->told.step;
+    wait->unbroken = j->told.unbroken;
     wait->course = j->course;
     if (members == NULL) return;
     wait->epoch = j->epoch;
@@ -266,7 +271,7 @@ uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t num
 {
     const job *j = find(versions, number);
 
-    return j != NULL ? j->durable : 0;
+    return j != NULL ? j->durable.step : 0;
 }
 
 static void link_in(pd_waiter **list, pd_waiter *waiter)
@@ -410,7 +415,7 @@ bool pd_version_table_wait(pd_version_table *versions, uint32_t number, pd_wait 
     job *j = find(versions, number);
 
     wait->open = wait->n;
-    if (j != NULL) answer_job(j, wait);
+    if (j != NULL) answer_job(versions, j, wait);
     if (wait->all) {
         assert(j != NULL);
         wait->rest.wait = wait;
@@ -454,10 +459,10 @@ void pd_version_table_forget(pd_version_table *versions, pd_wait *wait)
 }
 
 /* Calls `resolved` for a request if all its pieces have their answers. */
-static void resolve(pd_version_table *versions, const job *j, pd_wait *wait)
+static void resolve(pd_version_table *versions, job *j, pd_wait *wait)
 {
     if (wait->open > 0) return;
-    answer_job(j, wait);
+    answer_job(versions, j, wait);
     versions->user.resolved(versions->user.arg, wait);
 }
 
@@ -575,7 +580,7 @@ static void fail_readers(pd_version_table *versions, entry *e, const pd_error *e
 }
 
 /* Takes weights to evaluate with. They are kept for nobody but those who wait. */
-static void take_readout(pd_version_table *versions, const job *j, entry *e, const pd_closed *closed)
+static void take_readout(pd_version_table *versions, job *j, entry *e, const pd_closed *closed)
 {
     pd_error err;
 

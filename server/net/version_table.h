@@ -80,6 +80,8 @@ typedef struct pd_version_table_user {
     /* Asks the store for the weights to evaluate with of a parameter of a job, for this request and all that wait with
      * it. PD_NO_MEMORY: the store is not asked. */
     int (*asks)(void *arg, const pd_wait *wait, uint32_t number, uint32_t param);
+    /* Returns whether answers may tell durable steps that no answer has told before. NULL: they always may. */
+    bool (*may_tell)(void *arg);
 } pd_version_table_user;
 
 /* Makes a version table without entries. Returns NULL if out of memory. In the functions below, `number` is the number
@@ -101,9 +103,9 @@ uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t nu
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
-/* Sets the durable step of a job and pd_effect.u.durable.unbroken, which later answers contain. The job need not have
- * entries yet: a job from a checkpoint has a durable step before its workers connect. Without memory for such a job,
- * its answers contain 0 until the next call. */
+/* Sets the durable step of a job and pd_effect.u.durable.unbroken. Later answers contain them as soon as these may be
+ * told, and until then those before. The job need not have entries yet: a job from a checkpoint has a durable step
+ * before its workers connect. Without memory for such a job, its answers contain 0 until the next call. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken);
 /* Stores the members of a job and their leader (pd_effect.u.members), which later answers tell. Takes over a reference
  * to `set`; NULL: the members and the leader stay as they are. Without memory for a job that has no entries yet, its
@@ -114,7 +116,7 @@ void pd_version_table_note_members(pd_version_table *versions, uint32_t number, 
 uint32_t pd_version_table_leader(const pd_version_table *versions, uint32_t number);
 /* Stores the course of a job, which later answers tell, as pd_version_table_note_members does. */
 void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course);
-/* Returns the durable step of a job; 0: there is none. */
+/* Returns the durable step of a job, whether answers have told it or not; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
 /* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. Does
  * not look at `evaluates`. */

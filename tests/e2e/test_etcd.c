@@ -27,6 +27,7 @@ typedef struct training {
     char urls[128], failure[600];
     pthread_t thread;
     atomic_int steps, rewinds;
+    atomic_ullong durable; /* pd_client_durable after the last step */
     atomic_bool stop;
 } training;
 
@@ -36,6 +37,7 @@ typedef struct fixture {
     char mirror[96]; /* flag; "": there is none */
     place at[MOST];
     training training;
+    unsigned long long durable; /* a step that was durable at some time */
 } fixture;
 
 static void place_init(fixture *f, int i, const char *state)
@@ -223,6 +225,7 @@ static void *train(void *arg)
     for (size_t i = 0; i < ELEMENTS; i++) gradient[i] = 1;
     while (client != NULL && !atomic_load(&t->stop) && train_step(client, gradient, weights, t)) {
         atomic_fetch_add(&t->steps, 1);
+        atomic_store(&t->durable, pd_client_durable(client));
         sleep_for(0.005);
     }
     if (client == NULL) return NULL;
@@ -333,6 +336,33 @@ TEST(a_spare_takes_over_from_an_owner_that_was_killed_and_no_step_is_lost)
     print_message("steps went on after %.1f s, with leases of %d s\n", took, TTL);
     assert_true(took < patient(TTL + 2 + 1 + 1)); /* the lease, the question whether the owner answers, the start */
     assert_true(daemon_says(f->at[1].daemon, "this daemon owns shard 0 of 1", 1));
+    end_training(f, 0);
+    finish(f);
+}
+
+/* Returns whether a step after f->durable is durable. */
+static bool more_is_durable(void *arg)
+{
+    fixture *f = arg;
+
+    return atomic_load(&f->training.durable) > f->durable;
+}
+
+TEST(a_daemon_without_a_lease_tells_no_new_durable_step_until_it_has_one_again)
+{
+    BEGIN(f, 1);
+
+    start(f, 0, NULL, "this daemon owns shard 0 of 1");
+    begin_training(f, 0, 0);
+    assert_true(await(more_is_durable, f, patient(10)));
+    etcd_kill(f->etcd, 0);
+    assert_true(daemon_says(f->at[0].daemon, "the lease of shard 0 has ended: this daemon takes steps", patient(10)));
+    await_steps(f, 2); /* the answer to a step may have been under way */
+    f->durable = atomic_load(&f->training.durable);
+    await_steps(f, 100); /* with five checkpoints */
+    assert_false(more_is_durable(f));
+    etcd_restart(f->etcd, 0);
+    assert_true(await(more_is_durable, f, patient(20)));
     end_training(f, 0);
     finish(f);
 }

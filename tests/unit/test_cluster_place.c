@@ -364,16 +364,19 @@ TEST(while_the_engine_is_away_owners_serve_on_and_say_so_once, fixture *f)
     owner->client.cut = true;
     pass(f, 5 * TTL);
     assert_true(owns(owner, 0));
-    assert_int_equal(owner->n_lines, lines + 1);
+    assert_int_equal(owner->n_lines, lines + 2);
     assert_non_null(strstr(owner->said, "the engine does not answer (no answer): this daemon serves on"));
+    assert_non_null(strstr(owner->said, "the lease of shard 0 has ended: this daemon takes steps, but tells"));
     assert_false(table_of(owner)->engine_up);
     assert_int_equal(table_of(owner)->lease_ms, 0);
+    assert_true(table_of(owner)->owned_until_ms < f->model.now_ms);
     owner->client.cut = false;
     pass(f, 3000);
     assert_true(owns(owner, 0));
     assert_true(table_of(owner)->engine_up);
     assert_non_null(strstr(owner->said, "the engine answers again, after"));
     assert_non_null(strstr(owner->said, "the lease of shard 0 had ended, and nobody has taken it"));
+    assert_true(table_of(owner)->owned_until_ms > f->model.now_ms);
     assert_true(table_of(owner)->shards[0].alive);
 }
 

@@ -292,23 +292,44 @@ TEST(a_recall_is_asked_again_on_the_next_connection)
     peer_free(p);
 }
 
-TEST(answers_tell_the_durable_step)
+/* Pushes for a step. The answer tells a durable step, and from which one on all steps are within reach. */
+static void push_and_tell(peer *p, uint64_t durable, uint64_t unbroken)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
     Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[] = { &one, &one };
-    peer *p = trained();
     pd_prefix pushed;
 
-    assert_int_equal(p->core->progress.durable, 0);
     push(p, "");
     expect_note(p, "");
     pushed = expect(p, PD_PUSH);
     one.step = one.version = STEP + 1;
     message.outcomes = all;
     message.n_outcomes = PARAMS;
-    message.durable_step = 5;
+    message.durable_step = durable;
+    message.unbroken = unbroken;
     assert_int_equal(peer_reply(p, &pushed, &message.base, NULL, 0), PD_OK);
+}
+
+TEST(answers_tell_the_durable_step)
+{
+    peer *p = trained();
+
+    assert_int_equal(p->core->progress.durable, 0);
+    push_and_tell(p, 5, 4);
     assert_int_equal(p->core->progress.durable, 5);
+    assert_int_equal(p->core->progress.unbroken, 4);
+    peer_free(p);
+}
+
+TEST(an_answer_that_tells_an_earlier_durable_step_takes_none_back)
+{
+    peer *p = trained();
+
+    p->core->progress.durable = 9;
+    p->core->progress.unbroken = 7;
+    push_and_tell(p, 5, 5);
+    assert_int_equal(p->core->progress.durable, 9);
+    assert_int_equal(p->core->progress.unbroken, 7);
     peer_free(p);
 }
 

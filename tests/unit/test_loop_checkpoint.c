@@ -3,10 +3,27 @@
 #include <sys/socket.h>
 
 #include "test.h"
+#include "cluster_table.h"
 #include "conn.h"
+#include "conversation.h"
 #include "scene.h"
 
 WITH_THREADS();
+
+static pd_cluster_table table; /* of a daemon with an engine */
+
+static const pd_cluster_table *tell_table(void *arg)
+{
+    (void)arg;
+    return &table;
+}
+
+/* Makes the daemon the owner of a shard, under a lease that has ended or never ends. */
+static void set_lease(scene *s, bool ended)
+{
+    table = (pd_cluster_table){ .name = "demo", .n_shards = 1, .tenure = 3, .owned_until_ms = ended ? 1 : UINT64_MAX };
+    s->daemon->platform.table = tell_table;
+}
 
 /* Returns the only request that the loop has posted since the last call. The caller owns it. */
 static pd_request *take(scene *s, pd_request_kind kind)
@@ -267,6 +284,78 @@ TEST(a_worker_asks_for_a_checkpoint_of_its_own_job, scene *s)
     close(fd);
 }
 
+/* Answers the next request for a checkpoint: it has been written, of this step. */
+static void write_checkpoint(scene *s, uint64_t step)
+{
+    pd_request *request = take(s, PD_REQ_CHECKPOINT);
+    pd_effect *effect = effect_of(PD_EFF_CHECKPOINT, request->ticket, request->job);
+
+    effect->u.checkpoint.step = step;
+    pd_request_free(request);
+    post(s, effect);
+}
+
+/* Runs a tick of the conversation, as the daemon does every 250 ms. */
+static void tick(scene *s)
+{
+    pd_conversation_tick(s->daemon);
+    scene_turn(s);
+}
+
+/* Lets a worker ask an owner whose lease has ended for a checkpoint of step 3, and wait for it so long. Its answer is
+ * withheld. Returns the worker's socket. */
+static int wait_for_lease(scene *s, uint32_t wait_ms)
+{
+    int fd = scene_join(s, 0, 1, 1);
+
+    set_lease(s, true);
+    ask_checkpoint(s, fd, "", 3, wait_ms);
+    write_checkpoint(s, 3);
+    return fd;
+}
+
+TEST(a_worker_waits_for_its_checkpoint_until_an_owner_whose_lease_has_ended_has_one_again, scene *s)
+{
+    int fd = wait_for_lease(s, 0);
+
+    tick(s);
+    assert_false(scene_receive(s, fd));
+    set_lease(s, false);
+    tick(s);
+    assert_int_equal(((Paramd__CheckpointReply *)expect_reply(s, fd, PD_CHECKPOINT))->step, 3);
+    close(fd);
+}
+
+TEST(a_worker_that_waits_for_a_lease_hears_after_its_time_why, scene *s)
+{
+    int fd = wait_for_lease(s, 1);
+    uint64_t begun = pd_loop_now_ms(s->daemon);
+
+    while (pd_loop_now_ms(s->daemon) < begun + 2) scene_turn(s);
+    tick(s);
+    scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "step 3 is on the disk of this daemon, but the lease of its shard");
+    close(fd);
+}
+
+TEST(a_worker_that_ends_while_it_waits_for_a_lease_leaves_nothing_behind, scene *s)
+{
+    close(wait_for_lease(s, 0));
+    scene_settle(s);
+    tick(s);
+    assert_int_equal(s->daemon->table.n, 0);
+}
+
+TEST(an_operator_hears_of_a_checkpoint_without_a_lease, scene *s)
+{
+    int fd = scene_operator(s);
+
+    set_lease(s, true);
+    ask_checkpoint(s, fd, "j", 0, 0);
+    write_checkpoint(s, 40);
+    assert_int_equal(((Paramd__CheckpointReply *)expect_reply(s, fd, PD_CHECKPOINT))->step, 40);
+    close(fd);
+}
+
 TEST(a_worker_cannot_ask_for_a_checkpoint_of_another_job, scene *s)
 {
     int fd = scene_join(s, 0, 1, 1);
@@ -349,6 +438,47 @@ TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
     assert_int_equal(((Paramd__DataReply *)expect_reply(s, second, PD_PUSH))->durable_step, 21);
     close(first);
     close(second);
+}
+
+/* Pushes for a step of a job of one worker. Returns the durable step that the answer tells. */
+static uint64_t durable_after(scene *s, int fd, uint64_t step)
+{
+    scene_data(s, fd, PD_PUSH, 0, step);
+    scene_settle(s);
+    return ((Paramd__DataReply *)expect_reply(s, fd, PD_PUSH))->durable_step;
+}
+
+TEST(answers_of_an_owner_whose_lease_has_ended_repeat_the_durable_step_before, scene *s)
+{
+    int fd = scene_join(s, 0, 1, 1);
+    uint32_t job = job_of(s, "j");
+
+    scene_initialise(s, fd, 1);
+    set_lease(s, false);
+    note_durable(s, job, 20);
+    assert_int_equal(durable_after(s, fd, 1), 20);
+    set_lease(s, true);
+    note_durable(s, job, 21);
+    assert_int_equal(durable_after(s, fd, 2), 20);
+    set_lease(s, false);
+    assert_int_equal(durable_after(s, fd, 3), 21);
+    close(fd);
+}
+
+TEST(a_declare_tells_which_steps_an_owner_has_whose_lease_has_ended, scene *s)
+{
+    int fd = scene_connect(s);
+
+    set_lease(s, true);
+    table.n_shards = 0; /* a job of one daemon, in a cluster that is not known */
+    note_durable(s, 1, 5);
+    scene_hello(s, fd, "j", 0, 1);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    scene_declare(s, fd, 1);
+    scene_settle(s);
+    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, fd, PD_DECLARE))->durable_step, 5);
+    close(fd);
 }
 
 TEST(a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come, scene *s)

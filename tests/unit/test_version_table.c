@@ -51,7 +51,7 @@ static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t par
 
 static void set_up(notes *n)
 {
-    pd_version_table_user user = { n, on_resolved, on_failed, on_released, on_asks };
+    pd_version_table_user user = { n, on_resolved, on_failed, on_released, on_asks, NULL };
 
     n->versions = pd_version_table_new(&user);
     assert_int_equal(pd_version_table_reserve(n->versions, 1, 4), PD_OK);
