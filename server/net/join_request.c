@@ -86,6 +86,7 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.creator = hello->creator;
     request->u.hello.intent = (pd_intent)hello->resume;
     request->u.hello.joins = hello->joins;
+    request->u.hello.unsure = !pd_owner_is_sure(conn->daemon) && !PD_MUTANT(creates_without_lease);
     request->u.hello.any_rank = hello->any_rank;
     request->u.hello.grouped = hello->group > 0;
     request->u.hello.group = hello->group > 0 ? hello->group - 1 : 0;

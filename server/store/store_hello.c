@@ -399,6 +399,17 @@ static void join(pd_job *job, pd_request *request, bool created, uint64_t now_ns
     pd_repeats_look(job, now_ns);
 }
 
+/* Checks that the daemon is sure that no other one has the job, which is not here. */
+static int check_sure(const pd_request *hello, pd_error *err)
+{
+    if (!hello->u.hello.unsure) return PD_OK;
+    return pd_fail(
+        err, PD_UNAVAILABLE,
+        "job %.200s is not on this server, whose lease of shard %u has ended (cluster.engine): another server "
+        "may own the shard, and have the job. No job is created until the lease is renewed",
+        hello->u.hello.job_name, hello->u.hello.shard);
+}
+
 /* Finds out whether a Hello creates the job of its name. `job` is the one that has the name; NULL: none has. */
 static int decide(const pd_store *store, pd_job *job, const pd_request *request, uint64_t now_ns, bool *creates,
                   pd_error *err)
@@ -435,6 +446,7 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
     int rc = pd_hello_check(request, &err);
 
     if (rc == PD_OK) rc = pd_store_go_back_check(store, request->u.hello.job_name, &err);
+    if (rc == PD_OK && job == NULL) rc = check_sure(request, &err);
     if (rc == PD_OK && rejoins_nothing(request, job))
         rc = pd_fail(&err, PD_NOT_FOUND,
                      "the job %.200s that this worker was in is no longer on this server, and a rejoining worker "
@@ -442,6 +454,7 @@ pd_job *pd_store_hello(pd_store *store, pd_request *request, uint64_t now_ns)
                      request->u.hello.job_name);
     if (rc == PD_OK) rc = find_rank(job, request, now_ns, &err);
     if (rc == PD_OK) rc = decide(store, job, request, now_ns, &created, &err);
+    if (rc == PD_OK && created) rc = check_sure(request, &err);
     if (rc == PD_OK)
         rc = created ? create_job(store, request, job, &job, &err) : agree(store, &job, request, now_ns, &err);
     if (rc == PD_OK) rc = find_rank(job, request, now_ns, &err);

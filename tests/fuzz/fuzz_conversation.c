@@ -145,7 +145,7 @@ static void begin_world(void)
     config.max_params = MOST_PARAMS;
     config.shared_memory = true;
     config.least_shared = 1;
-    world.table = (pd_cluster_table){ .n_shards = 0 };
+    world.table = (pd_cluster_table){ .n_shards = 0, .owned_until_ms = UINT64_MAX };
     world.follows = 0;
     store.frame_bytes = config.max_payload;
     world.first_free = lowest_free();

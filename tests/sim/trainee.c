@@ -251,11 +251,6 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             /* The server has read the Hello of an earlier process of the rank, which is dead, after this one's. */
             sim_trainee_start(t->s, t->job, t->rank, RETRY_MS * SIM_MS);
             return false;
-        } else if (t->s->plan->two_owners && t->of->acked > 0 && strstr(err->text, "is left from cluster") != NULL) {
-            /* An earlier owner of shard 0, which never had the job, has taken this process for its first one. A program
-             * is started again by who watches it. */
-            sim_trainee_start(t->s, t->job, t->rank, RETRY_MS * SIM_MS);
-            return false;
         } else if (rc == PD_DATA_LOSS && t->of->finished) {
             return false;
         } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") == NULL && t->of->lasting &&

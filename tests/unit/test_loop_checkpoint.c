@@ -467,18 +467,19 @@ TEST(answers_of_an_owner_whose_lease_has_ended_repeat_the_durable_step_before, s
 
 TEST(a_declare_tells_which_steps_an_owner_has_whose_lease_has_ended, scene *s)
 {
-    int fd = scene_connect(s);
+    int first = scene_join(s, 0, 2, 1), second = scene_connect(s);
 
     set_lease(s, true);
-    table.n_shards = 0; /* a job of one daemon, in a cluster that is not known */
-    note_durable(s, 1, 5);
-    scene_hello(s, fd, "j", 0, 1);
+    table.n_shards = 0; /* its workers do not follow shards */
+    note_durable(s, job_of(s, "j"), 5);
+    scene_hello(s, second, "j", 1, 2);
     scene_settle(s);
-    scene_expect(s, fd, PD_HELLO);
-    scene_declare(s, fd, 1);
+    scene_expect(s, second, PD_HELLO);
+    scene_declare(s, second, 1);
     scene_settle(s);
-    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, fd, PD_DECLARE))->durable_step, 5);
-    close(fd);
+    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, second, PD_DECLARE))->durable_step, 5);
+    close(first);
+    close(second);
 }
 
 TEST(a_job_from_a_checkpoint_has_a_durable_step_before_its_workers_come, scene *s)

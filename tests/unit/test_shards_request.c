@@ -29,6 +29,7 @@ static void set_up(world *w)
     w->table.n_shards = 3;
     w->table.own = 1;
     w->table.tenure = 20;
+    w->table.owned_until_ms = UINT64_MAX;
     for (uint32_t i = 0; i < 3; i++) {
         snprintf(w->table.shards[i].url, sizeof w->table.shards[i].url, "tcp://s%u:7070", i);
         w->table.shards[i].tenure = i == 1 ? 20 : 10 + i;
@@ -254,6 +255,37 @@ static int notices(scene *s, int fd, uint64_t version)
         n++;
     }
     return n;
+}
+
+TEST(an_owner_whose_lease_has_ended_creates_no_job_as_another_one_may_have_it, world *w)
+{
+    Paramd__HelloRequest hello = hello_of(1, 3, 20);
+    int fd;
+
+    w->table.owned_until_ms = 1;
+    expect_refusal(w, &hello, PD_UNAVAILABLE, "job j is not on this server, whose lease of shard 1 has ended");
+    hello.rejoins = true;
+    expect_refusal(w, &hello, PD_UNAVAILABLE, "job j is not on this server, whose lease of shard 1 has ended");
+    hello.rejoins = false;
+    w->table.owned_until_ms = UINT64_MAX;
+    fd = scene_connect(w->s);
+    greet(w->s, fd, &hello);
+    assert_true(expect_welcome(w->s, fd)->created);
+    close(fd);
+}
+
+TEST(an_owner_whose_lease_has_ended_lets_workers_come_back_to_a_job_that_it_has, world *w)
+{
+    const Paramd__HelloRequest hello = hello_of(1, 3, 20);
+
+    for (int i = 0; i < 2; i++) {
+        int fd = scene_connect(w->s);
+        greet(w->s, fd, &hello);
+        assert_int_equal(expect_welcome(w->s, fd)->created, i == 0);
+        close(fd);
+        scene_settle(w->s);
+        w->table.owned_until_ms = 1;
+    }
 }
 
 TEST(workers_that_follow_hear_once_that_a_shard_has_moved, world *w)

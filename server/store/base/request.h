@@ -227,6 +227,7 @@ typedef struct pd_request {
             char *run;        /* id of the run that the worker belongs to; NULL: not known */
             pd_intent intent; /* whether the worker continues a job that exists or begins again */
             bool joins;       /* the worker never creates the job, and accepts its start_step and seed */
+            bool unsure;      /* another daemon may own this one's shard, and have the job: no job is created */
             /* the job chooses the rank: the one that `nonce` has, or else the lowest that is free; `rank` is 0 */
             bool any_rank;
             bool grouped;        /* the worker names its group; false: its rank is a group of its own */
