@@ -298,20 +298,44 @@ static int check_space(const visit *v, const pd_manifest *manifest, pd_error *er
                    (need >> 20) + 1, space >> 20);
 }
 
-/* Gives an earlier checkpoint of the same step in the mirror another name, or removes it where that is not possible. */
+/* Waits until the mirror's disk has a checkpoint that was there before: an earlier attempt may have failed, or the
+ * daemon was killed, before it had been synced. */
+static int settle_checkpoint(const visit *v, const char *path, pd_error *err)
+{
+    const pd_disk *disk = v->w->copier.to;
+    char manifest[PD_KEEP_PATH];
+    int file, number, rc;
+
+    pd_keep_join(manifest, path, PD_KEEP_MANIFEST);
+    if (disk->reopen(disk->arg, manifest, 0, &file) == 0) {
+        number = disk->sync_file(disk->arg, file);
+        disk->close(disk->arg, file);
+        if (number != 0) return pd_disk_fail(err, number, "sync", manifest);
+    }
+    rc = pd_copy_sync_dir(disk, path, err);
+    return rc == PD_OK ? pd_copy_sync_dir(disk, v->to, err) : rc;
+}
+
+/* Gives an earlier checkpoint of the same step in the mirror another name, or removes it where that is not possible.
+ * The disk has it under its name before an older one is removed, and under the other name before files of the new one
+ * are written or removed: else a power cut could leave none of them. An attempt before may have failed to sync either
+ * name. */
 static int step_aside(const visit *v, const char *path, uint64_t step, pd_error *err)
 {
     const pd_disk *disk = v->w->copier.to;
     char old[PD_KEEP_PATH], name[PD_KEEP_NAME];
     pd_manifest there;
-    int number;
+    int number, rc;
 
     pd_keep_old_name(name, step, 1);
     pd_keep_join(old, v->to, name);
     if (pd_checkpoint_check(disk, path, &there, NULL) == PD_OK) {
+        if ((rc = settle_checkpoint(v, path, err)) != PD_OK) return rc;
         (void)pd_keep_remove_dir(disk, old, NULL);
         number = disk->rename(disk->arg, path, old);
-        if (number == 0 || number == ENOENT) return PD_OK;
+        if (number == 0 || number == ENOENT) return pd_copy_sync_dir(disk, v->to, err);
+    } else if ((rc = pd_copy_sync_dir(disk, v->to, err)) != PD_OK) {
+        return rc;
     }
     return pd_keep_remove_dir(disk, path, err);
 }
@@ -342,24 +366,6 @@ static int copy_checkpoint(visit *v, const char *from, const pd_manifest *manife
         return PD_OK;
     }
     return pd_fail(err, rc, "%s", why.text);
-}
-
-/* Waits until the mirror's disk has a checkpoint that was there before: an earlier attempt may have failed, or the
- * daemon was killed, before it had been synced. */
-static int settle_checkpoint(const visit *v, const char *path, pd_error *err)
-{
-    const pd_disk *disk = v->w->copier.to;
-    char manifest[PD_KEEP_PATH];
-    int file, number, rc;
-
-    pd_keep_join(manifest, path, PD_KEEP_MANIFEST);
-    if (disk->reopen(disk->arg, manifest, 0, &file) == 0) {
-        number = disk->sync_file(disk->arg, file);
-        disk->close(disk->arg, file);
-        if (number != 0) return pd_disk_fail(err, number, "sync", manifest);
-    }
-    rc = pd_copy_sync_dir(disk, path, err);
-    return rc == PD_OK ? pd_copy_sync_dir(disk, v->to, err) : rc;
 }
 
 /* Copies checkpoint i of the state directory, unless the mirror has it. */

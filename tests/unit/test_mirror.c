@@ -393,20 +393,69 @@ TEST(steps_that_a_job_takes_back_are_withdrawn_in_the_mirror, fixture *f)
     assert_follows(f);
 }
 
-TEST(a_newer_checkpoint_of_the_same_step_replaces_the_one_of_the_mirror, fixture *f)
+/* Writes the checkpoint of step 3 once more, as a job that has gone back does. */
+static void replace_checkpoint(const fixture *f, unsigned later_ms)
 {
     pd_checkpoint_about later = sample_about;
     pd_checkpoint_image *image = sample_checkpoint(3, 2);
+
+    later.written_ms += later_ms;
+    assert_int_equal(pd_checkpoint_write(&f->course.disk, LOG_ROOT, image, &later, NULL), PD_OK);
+    pd_checkpoint_image_free(image);
+}
+
+/* Replaces a checkpoint twice. Makes call n of the mirror fail while it copies the first one, and cuts the power before
+ * call `more` after the failed pass. The mirror must have one of the checkpoints at each moment, and the last one after
+ * a pass. Returns true if there were fewer calls. */
+static bool fail_and_cut_power(int64_t n, int64_t more, mem_disk_crash_kind kind, uint64_t seed)
+{
+    fixture f = { 0 };
+    size_t all;
+
+    set_up(&f);
+    assert_int_equal(play(&f, 0), PD_OK);
+    assert_int_equal(play(&f, 1), PD_OK);
+    replace_checkpoint(&f, 1);
+    mem_disk_forget_calls(f.memory);
+    mem_disk_fail_at(f.memory, n, EIO);
+    (void)pass(&f);
+    mem_disk_calls(f.memory, &all);
+    replace_checkpoint(&f, 2);
+    mem_disk_forget_calls(f.memory);
+    mem_disk_power_off_at(f.memory, more);
+    (void)pass(&f);
+    mem_disk_crash(f.memory, kind, seed);
+    assert_int_equal(mirrored(&f).step, 3);
+    begin_life(&f);
+    assert_int_equal(pass(&f), PD_OK);
+    assert_follows(&f);
+    tear_down(&f);
+    return (int64_t)all <= n;
+}
+
+TEST(a_power_cut_after_a_call_that_fails_leaves_one_of_the_checkpoints_of_a_step, fixture *f)
+{
+    int64_t n = 0;
+
+    (void)f;
+    while (!fail_and_cut_power(n, 0, MEM_DISK_LOSE, 0)) {
+        for (int64_t more = 0; more < 40; more += 3)
+            for (uint64_t seed = 1; seed <= SEEDS; seed++) fail_and_cut_power(n, more, MEM_DISK_TEAR, seed);
+        assert_true(++n < MOST_CALLS);
+    }
+    assert_true(n > 20);
+}
+
+TEST(a_newer_checkpoint_of_the_same_step_replaces_the_one_of_the_mirror, fixture *f)
+{
     pd_manifest manifest;
 
     assert_int_equal(play(f, 0), PD_OK);
     assert_int_equal(play(f, 1), PD_OK);
-    later.written_ms++;
-    assert_int_equal(pd_checkpoint_write(&f->course.disk, LOG_ROOT, image, &later, NULL), PD_OK);
-    pd_checkpoint_image_free(image);
+    replace_checkpoint(f, 1);
     assert_int_equal(pass(f), PD_OK);
     assert_int_equal(pd_checkpoint_check(&f->disk, STEP_DIR(3), &manifest, NULL), PD_OK);
-    assert_int_equal(manifest.about.written_ms, later.written_ms);
+    assert_int_equal(manifest.about.written_ms, sample_about.written_ms + 1);
     assert_false(mem_disk_has(f->memory, STEP_DIR(3) ".old"));
 }
 
