@@ -234,8 +234,9 @@ static int restart_job(sim_trainee *t, pd_error *err)
         memcpy(t->weights[p], t->whole[p], (size_t)n * sizeof(float));
         if (!t->begun) sim_initial(t->job, t->rank, 0, p, t->weights[p]);
     }
+    /* The call is repeated also if the server says that rank 0 has not sent weights in time. */
     do rc = pd_client_restart(t->client, (void *const *)t->weights, err);
-    while (is_slow(t, rc, err));
+    while (rc == PD_DEADLINE_EXCEEDED && !t->process.killed);
     return rc == PD_OK ? take_over(t, false, err) : rc;
 }
 
