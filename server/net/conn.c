@@ -164,7 +164,8 @@ pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char
     conn->daemon = daemon;
     snprintf(conn->peer.address, sizeof conn->peer.address, "%s", peer);
     conn->pendings.key = daemon->key;
-    conn->times.opened = conn->times.read = conn->times.frame = conn->times.write = pd_loop_now_ms(daemon);
+    conn->times.opened = conn->times.read = conn->times.frame = pd_loop_now_ms(daemon);
+    conn->times.write = conn->times.beat = conn->times.opened;
     conn->end.notice = pd_request_new(PD_REQ_LOST, (pd_ticket){ 0, 0 });
     user.arg = conn;
     conn->framer = pd_framer_new(&user, daemon->config.max_payload);

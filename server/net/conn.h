@@ -132,7 +132,7 @@ typedef struct pd_conn_times {
     uint64_t write;               /* when a frame was last sent completely, or when sending began after a pause */
     uint64_t end;                 /* when the server closes the connection: set if it is ENDING, or if the peer has
                                    * ended its sending side */
-    uint64_t beat;                /* when the server last sent a heartbeat */
+    uint64_t beat;                /* when the server last sent a heartbeat, or `opened` */
 } pd_conn_times;
 
 typedef struct pd_conn {

@@ -52,7 +52,8 @@ rm build/deb/*-dbgsym_*
 mv build/deb/*.deb "$scratch/second/"
 
 say "a fresh Debian"
-mmdebstrap --quiet --variant=minbase --include=usr-is-merged,systemd,systemd-sysv,dbus bookworm "$root" \
+release=$(. /etc/os-release && echo "$VERSION_CODENAME")        # the packages are of this machine's release
+mmdebstrap --quiet --variant=minbase --include=usr-is-merged,systemd,systemd-sysv,dbus "$release" "$root" \
     > "$scratch/base.log" 2>&1 \
     || { tail -n 5 "$scratch/base.log"; echo "skip: no base can be made (no mirror?)"; exit 77; }
 cp -r "$scratch/first" "$scratch/second" "$root/"

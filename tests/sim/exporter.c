@@ -5,6 +5,7 @@
 #include "message.h"
 #include "server.h"
 #include "sim_judge.h"
+#include "sim_readouts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,9 @@ typedef struct sim_exporter {
     struct iovec landing;
     float piece[PIECE]; /* receives the payload of the next answer */
     uint64_t last_id;
-    bool state;
-    uint64_t left; /* requests that the operator still sends before it falls silent */
-    uint64_t step; /* step of the exported weights; UINT64_MAX: not known yet */
+    bool state, evaluates; /* whether optimizer state is asked for; weights to evaluate with */
+    uint64_t left;         /* requests that the operator still sends before it falls silent */
+    uint64_t step;         /* step of the exported weights; UINT64_MAX: not known yet */
     uint32_t param;
     int64_t first, count;
     struct sim_exporter *next;
@@ -62,6 +63,7 @@ static void say_export(sim_exporter *e, uint32_t act)
     request.job = (char *)e->job->name;
     request.act = act;
     request.state = e->state;
+    request.form = e->evaluates ? PD_FORM_EVAL : PD_FORM_TRAIN;
     request.wait_ms = 1 + (uint32_t)sim_draw(e->s, 3000);
     request.param = (char *)e->job->params[e->param < e->job->n_params ? e->param : 0].name;
     request.number = request.block = -1;
@@ -102,6 +104,15 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return PD_OK;
 }
 
+/* Checks weights that were exported. Fragments are exported each at its own step, which is not known here. */
+static void judge(const sim_exporter *e)
+{
+    if (!e->evaluates || !sim_averages(e->job))
+        sim_judge_exported(e->s, e->job, e->param, e->step, e->piece, e->first, e->count);
+    else if (e->job->fragments <= 1)
+        sim_readouts_keep(e->s, e->job, 0, e->param, e->step, e->piece, e->first, e->count);
+}
+
 static void on_answer(sim_exporter *e, const pd_prefix *prefix, const Paramd__ExportReply *reply)
 {
     if (e->count == 0 && e->step == UINT64_MAX) e->step = reply->step;
@@ -111,7 +122,7 @@ static void on_answer(sim_exporter *e, const pd_prefix *prefix, const Paramd__Ex
     if (prefix->payload_bytes != (uint64_t)e->count * sizeof(float))
         sim_fail("consistency", "%lld exported elements have %llu bytes", (long long)e->count,
                  (unsigned long long)prefix->payload_bytes);
-    if (e->count > 0) sim_judge_exported(e->s, e->job, e->param, e->step, e->piece, e->first, e->count);
+    if (e->count > 0) judge(e);
     e->first += e->count;
     if (e->param < e->job->n_params)
         ask_next(e);
@@ -181,6 +192,7 @@ void sim_exporter_start(sim *s, const sim_fault *fault)
     e->next = s->exporters;
     s->exporters = e;
     e->state = fault->rank % 2 == 0;
+    e->evaluates = !e->state && fault->amount % 4 != 0;
     e->left = sim_chance(s, 2) ? UINT64_MAX : 1 + sim_draw(s, 20);
     e->step = UINT64_MAX;
     user.arg = e;

@@ -7,7 +7,7 @@ set -u
 status=0
 for mutant in roots_largest_first@1301 leave_incoming request_zero close_counts_refused lost_wake_up lost_ack \
     budget_leak buffer_lost@101 version_back parked_forever duplicate_counted \
-    image_forgets_outcome torn_export export_outlives_operator \
+    image_forgets_outcome torn_export read_out_trained evaluates_in_passing@601 export_outlives_operator \
     loan_ends_with_connection loan_has_a_unit_more any_seals holes_lent refused_share_leaks release_one_more \
     place_of_another lent_unheld unreleased_stays sharing_outlives_connection any_run deferred_forever \
     flow_overtaken set_per_parameter early_sum_in_open_set kept_though_partial grace_from_opening \

@@ -5,6 +5,7 @@
 #include "relaunch.h"
 #include "sharing.h"
 #include "sim_judge.h"
+#include "sim_readouts.h"
 #include "sim_sets.h"
 #include "sim_shares.h"
 #include "server.h"
@@ -539,8 +540,21 @@ static void begin_step(sim_worker *w)
         sim_program_go_on(w, STEPPING);
 }
 
-/* Checks the weights that a push or pull returned: they must be the published weights of their version, and the
- * version must not go back. */
+/* Returns which weights a worker pulls after a step. Where the job's optimizer has one form alone, both must have the
+ * same bits. */
+static pd_weights_form form_of(const sim_worker *w)
+{
+    return w->step % 2 == 0 ? PD_FORM_EVAL : PD_FORM_TRAIN;
+}
+
+/* Returns whether the weights that a call has brought are to be evaluated, and are others than those that are trained. */
+static bool brings_readouts(const sim_worker *w)
+{
+    return w->phase == PULLING && form_of(w) == PD_FORM_EVAL && sim_averages(w->job);
+}
+
+/* Checks the weights that a push or pull returned: they must be the published weights of their version, or those to
+ * evaluate with after it, and the version must not go back. */
 static void check_pulled(sim_worker *w, const call *c)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -553,7 +567,11 @@ static void check_pulled(sim_worker *w, const call *c)
                      (unsigned long long)item->version);
         w->versions[item->param] = item->version;
         sim_range(w->job, &w->job->params[item->param], w->rank, &start, &end);
-        sim_judge_weights(w->s, w->job, (uint32_t)item->param, item->version, item->weights, start, end - start);
+        if (brings_readouts(w))
+            sim_readouts_keep(w->s, w->job, w->core->recovery.creator, (uint32_t)item->param, item->version,
+                              item->weights, start, end - start);
+        else
+            sim_judge_weights(w->s, w->job, (uint32_t)item->param, item->version, item->weights, start, end - start);
     }
 }
 
@@ -624,13 +642,6 @@ static bool is_pushed_again(const sim_worker *w, const pd_item *item)
 {
     if (pd_core_step(w->core, item->param) + 1 == w->step) return true;
     return item->outcome <= 0 && sim_mix(w->job->number + 43, w->rank, w->step, 9) % 2 == 0;
-}
-
-/* Returns which weights a worker pulls after a step. The simulator's optimizers have one form of weights alone, so both
- * must have the same bits; the store is asked for one of them. */
-static pd_weights_form form_of(const sim_worker *w)
-{
-    return w->step % 2 == 0 ? PD_FORM_EVAL : PD_FORM_TRAIN;
 }
 
 /* Pushes parameters again. The bytes are the same, except that finite gradients replace refused infinite ones. In the

@@ -5,6 +5,7 @@
 #include "server_state.h"
 #include "sim_owner.h"
 #include "sim_judge.h"
+#include "sim_readouts.h"
 #include "sim_twin.h"
 #include "store_inside.h"
 
@@ -35,6 +36,9 @@ static void keep(rig *r, const sim_job *job, sim_cluster_job *to, uint64_t step)
         to->weights[step][p] = sim_must(malloc(bytes + 1));
         memcpy(to->weights[step][p], rig_weights(r, r->job, p), bytes);
         to->outcome[step][p] = (int)twin->outcome;
+        if (!sim_averages(job)) continue;
+        to->readouts[step][p] = sim_must(malloc(bytes + 1));
+        sim_readouts_of_twin(r, job, p, to->readouts[step][p]);
     }
 }
 
@@ -104,6 +108,7 @@ static void check_closed(const sim *s, uint32_t shard, const sim_job *job, const
 {
     const sim_cluster_job *of = &s->cluster->jobs[job->number];
     const pd_published *published = closed->published;
+    float *const *twin;
 
     if (closed->step > job->steps || (published != NULL && published->version > job->steps))
         sim_fail("exactly once", "shard %u: %s takes step %llu of %llu", shard, param->name,
@@ -113,11 +118,13 @@ static void check_closed(const sim *s, uint32_t shard, const sim_job *job, const
         sim_fail("exactly once", "shard %u: step %llu of %s has outcome %d, the undisturbed twin %d", shard,
                  (unsigned long long)closed->step, param->name, (int)closed->outcome,
                  of->outcome[closed->step][param->declared]);
-    if (published != NULL &&
-        memcmp(published->at[PD_F32], of->weights[published->version][param->declared] + param->origin,
-               (size_t)param->elements * sizeof(float)) != 0)
-        sim_fail("exactly once", "shard %u: the weights of %s after step %llu have other bits than those of the twin",
-                 shard, param->name, (unsigned long long)published->version);
+    if (published == NULL) return;
+    twin = closed->read_out ? of->readouts[published->version] : of->weights[published->version];
+    if (memcmp(published->at[PD_F32], twin[param->declared] + param->origin, (size_t)param->elements * sizeof(float)) !=
+        0)
+        sim_fail(closed->read_out ? "evaluation" : "exactly once",
+                 "shard %u: the weights of %s after step %llu have other bits than those of the twin", shard,
+                 param->name, (unsigned long long)published->version);
 }
 
 static void note_durable(const sim *s, uint32_t shard, sim_cluster_job *of, const char *name, uint64_t step)
@@ -170,7 +177,8 @@ void sim_cluster_effect(const sim_server *server, const pd_effect *effect)
     if (!sim_cluster_is_replaced(server)) note_effect(s, shard, job, own, effect);
     for (size_t i = 0; own != NULL && effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
         const pd_param *param = &job->steps.params[effect->u.closed.at[i].param];
-        sim_note(s, param->name, shard, "closes step", effect->u.closed.at[i].step, effect->u.closed.at[i].outcome);
+        sim_note(s, param->name, shard, effect->u.closed.at[i].read_out ? "is read out after step" : "closes step",
+                 effect->u.closed.at[i].step, effect->u.closed.at[i].outcome);
         check_closed(s, shard, own, param, &effect->u.closed.at[i]);
     }
 }
@@ -389,7 +397,10 @@ void sim_cluster_free(sim *s)
     sim_threads_free();
     for (uint32_t j = 0; j < s->plan->n_jobs; j++)
         for (int step = 0; step <= SIM_MOST_STEPS; step++)
-            for (uint32_t p = 0; p < s->plan->jobs[j].n_params; p++) free(s->cluster->jobs[j].weights[step][p]);
+            for (uint32_t p = 0; p < s->plan->jobs[j].n_params; p++) {
+                free(s->cluster->jobs[j].weights[step][p]);
+                free(s->cluster->jobs[j].readouts[step][p]);
+            }
     free(s->cluster);
     s->cluster = NULL;
 }

@@ -13,6 +13,7 @@ typedef struct sim_cluster_job {
     /* From an undisturbed twin on one server: the weights after each step, and the outcome of each parameter's round.
      */
     float *weights[SIM_MOST_STEPS + 1][SIM_PARAMS];
+    float *readouts[SIM_MOST_STEPS + 1][SIM_PARAMS]; /* the weights to evaluate with; NULL: the job does not average */
     int outcome[SIM_MOST_STEPS + 1][SIM_PARAMS];
     uint64_t acked;               /* newest step that was reported as durable on all shards */
     uint64_t durable[SIM_SHARDS]; /* newest step that each shard has reported as durable since it was loaded */

@@ -4,6 +4,7 @@
 #include "sim_history.h"
 #include "sim_judge.h"
 #include "sim_quantized.h"
+#include "sim_readouts.h"
 #include "sim_sets.h"
 #include "sim_twin.h"
 
@@ -220,17 +221,36 @@ static void replace_twin(rig *r, const sim_history *h, uint64_t step)
     }
 }
 
+/* Writes the weights that the twin has to evaluate with, if the job's optimizer has others than it trains. Of a job
+ * that has taken some steps twice it is not known from which course those are that somebody got. */
+static void read_out_twin(rig *r, const sim_history *h, float (*out)[SIM_ELEMENTS])
+{
+    for (uint32_t p = 0; sim_averages(h->job) && !h->loose && p < h->job->n_params; p++)
+        if (h->params[p].weights[0] != NULL) sim_readouts_of_twin(r, h->job, p, out[p]);
+}
+
+static void compare_readouts(const sim_history *h, uint64_t step, float (*stepped)[SIM_ELEMENTS],
+                             float (*replaced)[SIM_ELEMENTS])
+{
+    for (uint32_t p = 0; sim_averages(h->job) && !h->loose && p < h->job->n_params; p++)
+        if (h->params[p].weights[0] != NULL && h->params[p].step >= step)
+            sim_readouts_check(h, p, step, stepped[p], replaced[p]);
+}
+
 static void check_twin(const sim *s, const sim_history *h, uint64_t last)
 {
+    static float stepped[SIM_PARAMS][SIM_ELEMENTS], replaced[SIM_PARAMS][SIM_ELEMENTS];
     static rig r;
 
     sim_twin_begin(&r, h->job, s->plan->chunk);
     init_twin(&r, h);
-    compare_twin(&r, h, 0);
-    for (uint64_t step = 1; step <= last; step++) {
-        replace_twin(&r, h, step - 1);
-        step_twin(&r, h, step);
+    for (uint64_t step = 0; step <= last; step++) {
+        if (step > 0) step_twin(&r, h, step);
         compare_twin(&r, h, step);
+        read_out_twin(&r, h, stepped);
+        replace_twin(&r, h, step);
+        read_out_twin(&r, h, replaced);
+        compare_readouts(h, step, stepped, replaced);
     }
     rig_free(&r);
 }
@@ -254,7 +274,7 @@ void sim_judge_all(sim *s)
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         if (h->job == NULL || !all_begun(h, &last) || last == 0) continue;
         if (h->job->plain && !h->job->clips && !pd_is_merged((pd_aggregation)h->job->how)) check_plain(h);
-        if (!h->job->ready && (h->job->plain || sim_failed_allocations() == 0))
+        if (!h->job->ready && (h->job->plain || sim_averages(h->job) || sim_failed_allocations() == 0))
             /* A root that fails for lack of memory changes the weights. So a job with roots is compared with its
              * undisturbed twin only if no allocation has failed. */
             check_twin(s, h, last);

@@ -126,6 +126,15 @@ typedef struct sim_coded {
     float *at[SIM_WORLD][VERSIONS][SIM_PARAMS];
 } sim_coded;
 
+/* Weights to evaluate with that somebody got: elements [first, first + n) of a parameter after a step. */
+typedef struct sim_readout {
+    struct sim_readout *next;
+    uint32_t param;
+    uint64_t step;
+    int64_t first, n;
+    float at[];
+} sim_readout;
+
 /* The history of one job, from its creation to its end. A job that is begun anew has another history. */
 typedef struct sim_history {
     const sim_job *job;
@@ -142,6 +151,7 @@ typedef struct sim_history {
     uint64_t chunk;         /* elements of a chunk */
     sim_coded *coded;       /* NULL: nothing was quantized */
     sim_secret *secrets;    /* of the last time that the server was killed, oldest first */
+    sim_readout *readouts;  /* newest first */
     uint64_t secret_most;   /* the last step that may be repeated without being known; 0: none */
     uint32_t least_members; /* 1: members have come or gone; otherwise 0 */
     sim_published params[SIM_PARAMS];

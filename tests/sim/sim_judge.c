@@ -3,6 +3,7 @@
 
 #include "sim_history.h"
 #include "sim_quantized.h"
+#include "sim_readouts.h"
 #include "sim_sets.h"
 #include "sim_shares.h"
 #include "worker.h"
@@ -835,6 +836,7 @@ void sim_judge_free(sim *s)
         s->histories = h->next;
         for (uint32_t p = 0; p < SIM_PARAMS; p++) free_weights(&h->params[p]);
         drop_secrets(h);
+        sim_readouts_free(h);
         sim_shares_free(h);
         sim_quantized_free(h);
         free(h);

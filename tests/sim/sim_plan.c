@@ -119,6 +119,31 @@ static const char *const slow_rules[] = {
     "* muon lr=0.01 weight_decay=0 normuon=yes",
 };
 
+/* Optimizers that evaluate an average of the weights. */
+static const char *const averaging_rules[] = {
+    "* schedule_free lr=0.01 warmup_steps=3",
+    "* schedule_free lr=0.02 r=1 inner_momentum=0.5 mu_dtype=bfloat16",
+    "* schedule_free_sgd lr=0.2 momentum=0.75",
+    "* gpa lr=0.01 eval_interp_coeff=0.75",
+    "* gpa lr=0.01 iterate_averaging_type=schedule_free weight_pow_coeff=1",
+};
+
+bool sim_averages(const sim_job *job)
+{
+    return strncmp(job->rule, "* schedule_free", 15) == 0 || strncmp(job->rule, "* gpa", 5) == 0;
+}
+
+/* Gives a fourth of the jobs without a plain rule one of averaging_rules. The draws do not advance `r`, so that all
+ * others stay as they are. */
+static void draw_averaging(sim_job *job, const uint64_t *r)
+{
+    uint64_t own = sim_mix(*r, 36, 3, 0);
+
+    if (sim_once_in(&own, 4))
+        snprintf(job->rule, sizeof job->rule, "%s",
+                 averaging_rules[sim_below(&own, sizeof averaging_rules / sizeof averaging_rules[0])]);
+}
+
 void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r)
 {
     const char *slow = slow_rules[sim_below(r, sizeof slow_rules / sizeof slow_rules[0])];
@@ -128,6 +153,7 @@ void sim_plan_draw_rule(sim_job *job, bool crowded, uint64_t *r)
         snprintf(job->rule, sizeof job->rule, "* sgd lr=1");
     else
         snprintf(job->rule, sizeof job->rule, "%s", slow);
+    if (!job->plain) draw_averaging(job, r);
 }
 
 static void draw_aggregate(sim_job *job, uint64_t *r)

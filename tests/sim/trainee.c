@@ -17,7 +17,7 @@ struct sim_trainee {
     uint32_t rank;
     uint64_t number; /* of this process: they are numbered in the order in which they start */
     pd_client *client;
-    float *weights[SIM_PARAMS], *gradients[SIM_PARAMS];
+    float *weights[SIM_PARAMS], *readouts[SIM_PARAMS], *gradients[SIM_PARAMS]; /* readouts: to evaluate with */
     float *whole[SIM_PARAMS];   /* the weights after the last step that was taken whole */
     uint64_t step;              /* the last step that was taken */
     bool declared, begun, over; /* begun: it has got the weights of the job */
@@ -96,15 +96,19 @@ static bool may_be_unavailable(const sim_trainee *t)
 
 /* ---- weights ---- */
 
-/* Checks the weights of a parameter: they are those after a step. */
-static void check_weights(const sim_trainee *t, uint32_t p, uint64_t step)
+/* Checks the weights of a parameter, or those to evaluate it with: they are those after a step. */
+static void check_weights(const sim_trainee *t, pd_weights_form form, uint32_t p, uint64_t step)
 {
+    const float *own = form == PD_FORM_EVAL ? t->readouts[p] : t->weights[p];
     int64_t start, n = range_of(t, p, &start);
+    const float *twin;
 
     if (t->of->loose || step > t->job->steps) return;
-    if (memcmp(t->weights[p], t->of->weights[step][p] + start, (size_t)n * sizeof(float)) != 0)
-        sim_fail("exactly once", "%s rank %u: the weights of %s after step %llu are not those of the undisturbed twin",
-                 t->job->name, t->rank, t->job->params[p].name, (unsigned long long)step);
+    twin = form == PD_FORM_EVAL ? t->of->readouts[step][p] : t->of->weights[step][p];
+    if (memcmp(own, twin + start, (size_t)n * sizeof(float)) != 0)
+        sim_fail(form == PD_FORM_EVAL ? "evaluation" : "exactly once",
+                 "%s rank %u: the weights of %s after step %llu are not those of the undisturbed twin", t->job->name,
+                 t->rank, t->job->params[p].name, (unsigned long long)step);
 }
 
 /* Returns the lowest step of the parameters. Model state takes its steps apart from others, and may be a step ahead. */
@@ -190,7 +194,7 @@ static int take_over(sim_trainee *t, bool went_back, pd_error *err)
     t->step = lowest_step(t);
     t->progress = 0;
     check_one_step(t);
-    for (uint32_t p = 0; p < t->job->n_params; p++) check_weights(t, p, pd_client_step(t->client, p));
+    for (uint32_t p = 0; p < t->job->n_params; p++) check_weights(t, PD_FORM_TRAIN, p, pd_client_step(t->client, p));
     /* A new process may have got its weights just before a step for which an earlier process of the rank has pushed. */
     if (t->step < t->of->acked && !sim_cluster_is_past(t->s, t->job, t->of->acked))
         sim_fail("durability", "%s rank %u goes on from step %llu, and step %llu was durable on all shards",
@@ -469,20 +473,33 @@ static int push_step(sim_trainee *t, uint64_t step, bool again, pd_error *err)
     return rc;
 }
 
-/* Gets the weights of all parameters after a step. */
-static int pull_step(sim_trainee *t, uint64_t step, pd_error *err)
+/* Gets the weights of all parameters after a step, in one of their forms. */
+static int pull_step(sim_trainee *t, pd_weights_form form, uint64_t step, pd_error *err)
 {
+    float *const *to = form == PD_FORM_EVAL ? t->readouts : t->weights;
     pd_item items[SIM_PARAMS];
     pd_ticket_id ticket;
     int rc;
 
-    for (uint32_t p = 0; p < t->job->n_params; p++) items[p] = (pd_item){ .param = p, .weights = t->weights[p] };
-    rc = pd_client_pull(t->client, items, t->job->n_params, step, &ticket, err);
+    for (uint32_t p = 0; p < t->job->n_params; p++) items[p] = (pd_item){ .param = p, .weights = to[p] };
+    rc = pd_client_pull_form(t->client, items, t->job->n_params, step, form, &ticket, err);
     if (rc == PD_OK) rc = await(t, ticket, err);
     /* Where parameters take their steps apart, an earlier process of the rank may have pushed for later steps. */
     for (uint32_t p = 0; rc == PD_OK && !t->process.killed && p < t->job->n_params; p++)
-        check_weights(t, p, t->job->whole ? step : items[p].step);
+        check_weights(t, form, p, t->job->whole ? step : items[p].step);
     return rc;
+}
+
+/* Gets weights after a step, as often as the server refuses that for a while. */
+static int pull_patiently(sim_trainee *t, pd_weights_form form, uint64_t step, pd_error *err)
+{
+    int rc;
+
+    while ((rc = pull_step(t, form, step, err)) != PD_OK) {
+        if (t->process.killed || !passes(rc)) return rc;
+        sim_process_sleep(RETRY_MS * SIM_MS);
+    }
+    return t->process.killed ? PD_CANCELLED : PD_OK;
 }
 
 static int take_step(sim_trainee *t, pd_error *err)
@@ -501,17 +518,15 @@ static int take_step(sim_trainee *t, pd_error *err)
         if (t->process.killed) return PD_CANCELLED;
     }
     if (lowest_step(t) < step || sim_chance(t->s, 2)) begin(t, "pull", 7);
-    while ((rc = pull_step(t, step, err)) != PD_OK) {
-        if (t->process.killed || !passes(rc)) return rc;
-        sim_process_sleep(RETRY_MS * SIM_MS);
-    }
-    if (t->process.killed) return PD_CANCELLED;
+    if ((rc = pull_patiently(t, PD_FORM_TRAIN, step, err)) != PD_OK) return rc;
     if (lowest_step(t) != step)
         sim_fail("one step", "%s rank %u has taken step %llu, and its parameters are at %llu", t->job->name, t->rank,
                  (unsigned long long)step, (unsigned long long)lowest_step(t));
     keep_whole(t);
     t->step = step;
-    return PD_OK;
+    if (!sim_averages(t->job) || step % 2 == 1) return PD_OK;
+    begin(t, "evaluate", 7);
+    return pull_patiently(t, PD_FORM_EVAL, step, err);
 }
 
 /* Waits until the present step is durable on all shards. */
@@ -617,6 +632,7 @@ static void begin_process(sim *s, void *who, uint64_t rank)
         t->weights[p] = sim_must(calloc((size_t)n + 1, sizeof(float)));
         t->gradients[p] = sim_must(calloc((size_t)n + 1, sizeof(float)));
         t->whole[p] = sim_must(calloc((size_t)n + 1, sizeof(float)));
+        t->readouts[p] = sim_must(calloc((size_t)n + 1, sizeof(float)));
     }
     t->next = s->cluster->trainees;
     s->cluster->trainees = t;
@@ -690,6 +706,7 @@ void sim_trainees_free(sim *s)
             free(t->weights[p]);
             free(t->gradients[p]);
             free(t->whole[p]);
+            free(t->readouts[p]);
         }
         free(t);
     }

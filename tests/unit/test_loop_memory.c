@@ -217,6 +217,26 @@ static int stall_two_pushes(scene *s, int *first)
     return fd;
 }
 
+/* Lets the daemon look at its connections, of which a waiting one gets a heartbeat after `ms`. */
+static void tick(scene *s, uint32_t ms)
+{
+    s->daemon->config.times.heartbeat_ms = ms;
+    pd_conversation_tick(s->daemon);
+    scene_turn(s);
+}
+
+TEST(a_connection_that_waits_gets_its_first_heartbeat_when_one_is_due, scene *s)
+{
+    int first, fd = stall_two_pushes(s, &first);
+
+    tick(s, 60000);
+    assert_false(scene_receive(s, fd));
+    tick(s, 0);
+    scene_expect(s, fd, PD_HEARTBEAT);
+    close(fd);
+    close(first);
+}
+
 TEST(a_deadline_ends_pushes_that_wait_for_memory_too, scene *s)
 {
     int first, fd = stall_two_pushes(s, &first);

@@ -187,7 +187,7 @@ static int check_padding(pd_mat P, pd_mat X, pd_blockrows *padded, pd_error *err
 
 int pd_blockrows_pad(pd_mat P, pd_mat X, pd_error *err)
 {
-    pd_blockrows padded;
+    pd_blockrows padded = { 0 };
     int rc = check_padding(P, X, &padded, err);
     int64_t first;
 
