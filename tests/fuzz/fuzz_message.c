@@ -63,23 +63,29 @@ static size_t element_bytes(const ProtobufCFieldDescriptor *field)
 
 static void same_message(const ProtobufCMessageDescriptor *type, const uint8_t *a, const uint8_t *b);
 
+static const void *pointer_at(const uint8_t *member)
+{
+    const void *at;
+
+    memcpy(&at, member, sizeof at);
+    return at;
+}
+
+static void same_bytes(const void *a, const void *b)
+{
+    const ProtobufCBinaryData *x = a, *y = b;
+
+    MUST(x->len == y->len && (x->len == 0 || memcmp(x->data, y->data, x->len) == 0));
+}
+
 static void same_value(const ProtobufCFieldDescriptor *field, const uint8_t *a, const uint8_t *b)
 {
-    const uint8_t *x, *y;
-    ProtobufCBinaryData one, other_one;
-
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
     switch (field->type) {
-    case PROTOBUF_C_TYPE_STRING: MUST(strcmp((const char *)x, (const char *)y) == 0); break;
+    case PROTOBUF_C_TYPE_STRING: MUST(strcmp(pointer_at(a), pointer_at(b)) == 0); break;
+    case PROTOBUF_C_TYPE_BYTES: same_bytes(a, b); break;
     case PROTOBUF_C_TYPE_MESSAGE:
-        MUST((x == NULL) == (y == NULL));
-        if (x != NULL) same_message(field->descriptor, x, y);
-        break;
-    case PROTOBUF_C_TYPE_BYTES:
-        memcpy(&one, a, sizeof one);
-        memcpy(&other_one, b, sizeof other_one);
-        MUST(one.len == other_one.len && (one.len == 0 || memcmp(one.data, other_one.data, one.len) == 0));
+        MUST((pointer_at(a) == NULL) == (pointer_at(b) == NULL));
+        if (pointer_at(a) != NULL) same_message(field->descriptor, pointer_at(a), pointer_at(b));
         break;
     default: MUST(memcmp(a, b, element_bytes(field)) == 0);
     }
@@ -95,8 +101,8 @@ static void same_message(const ProtobufCMessageDescriptor *type, const uint8_t *
         if (field->label == PROTOBUF_C_LABEL_REPEATED) {
             memcpy(&n, a + field->quantifier_offset, sizeof n);
             memcpy(&m, b + field->quantifier_offset, sizeof m);
-            memcpy(&x, x, sizeof x);
-            memcpy(&y, y, sizeof y);
+            x = pointer_at(x);
+            y = pointer_at(y);
         }
         MUST(n == m);
         for (size_t k = 0; k < n; k++) same_value(field, x + k * element_bytes(field), y + k * element_bytes(field));
