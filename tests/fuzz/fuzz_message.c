@@ -1,6 +1,6 @@
 /* Reads any bytes as the header of any method. The header is refused; or protobuf-c reads the same from it, and the
- * message can be packed and read again. Memory stays within its budget. Input: a byte for the message (methods, then replies, then Error), a byte for the
- * sizes of handles, then the header. */
+ * message can be packed and read again. Memory stays within its budget. Input: a byte for the message (methods, then
+ * replies, then Error), a byte for the sizes of handles, then the header. */
 #include "message.h"
 #include "pieces.h"
 #include "paramd/tensor.h"
