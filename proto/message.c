@@ -32,25 +32,20 @@ typedef struct block {
 } block;
 
 struct pd_arena {
-    ProtobufCAllocator allocator;
     /* budget: most bytes that all blocks of the arena may have together; held: the bytes that they have now */
     size_t budget, held;
-    bool exhausted; /* memory was refused because the arena would have exceeded its budget */
     bool no_memory; /* an allocation failed */
     block *first;
 };
 
 /* Adds a block with room for at least `bytes` bytes to the arena, and doubles the arena's memory if the budget allows.
- * Returns NULL if the budget or the memory does not suffice, and sets `exhausted` or `no_memory`. */
+ * Returns NULL if the budget does not suffice, or the memory: then it sets `no_memory`. */
 static block *add_block(pd_arena *arena, size_t bytes)
 {
     size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
     size_t wish = least > arena->held ? least : arena->held;
 
-    if (least > room) {
-        arena->exhausted = true;
-        return NULL;
-    }
+    if (least > room) return NULL;
     if (wish > room) wish = room;
     block *added = malloc(wish);
     if (added == NULL) {
@@ -62,28 +57,17 @@ static block *add_block(pd_arena *arena, size_t bytes)
     return arena->first = added;
 }
 
-static void *arena_alloc(void *data, size_t size)
+static void *arena_alloc(pd_arena *arena, size_t size)
 {
     const size_t align = _Alignof(max_align_t);
-    pd_arena *arena = data;
     block *from = arena->first;
 
-    if (size > arena->budget) {
-        arena->exhausted = true;
-        return NULL;
-    }
+    if (size > arena->budget) return NULL;
     size = (size + align - 1) / align * align;
     if (from == NULL || from->capacity - from->used < size) from = add_block(arena, size);
     if (from == NULL) return NULL;
     from->used += size;
     return from->at + from->used - size;
-}
-
-/* Does nothing: protobuf-c calls it to free one allocation, but pd_arena_reset frees all of them at once. */
-static void arena_keep(void *data, void *at)
-{
-    (void)data;
-    (void)at;
 }
 
 static void free_blocks(pd_arena *arena)
@@ -101,7 +85,6 @@ pd_arena *pd_arena_new(size_t budget)
     pd_arena *arena = calloc(1, sizeof *arena);
 
     if (arena == NULL) return NULL;
-    arena->allocator = (ProtobufCAllocator){ arena_alloc, arena_keep, arena };
     arena->budget = budget;
     if (budget >= FIRST_BLOCK_BYTES && add_block(arena, FIRST_BLOCK_BYTES - sizeof(block)) == NULL) {
         free(arena);
@@ -128,7 +111,7 @@ void pd_arena_reset(pd_arena *arena)
         add_block(arena, held - sizeof(block));
     }
     if (arena->first != NULL) arena->first->used = 0;
-    arena->exhausted = arena->no_memory = false;
+    arena->no_memory = false;
 }
 
 size_t pd_arena_bytes(const pd_arena *arena)
@@ -145,14 +128,23 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
     return i;
 }
 
-/* State of the check of a message before it is unpacked. */
+/* State of a message that is being unpacked. */
 typedef struct walk {
-    const uint8_t *at, *end;
-    unsigned unknown; /* number of checked fields that the schema does not have, in all nested messages */
+    const uint8_t *at, *end; /* the bytes that are left of the message */
+    unsigned unknown;        /* number of fields so far that the schema does not have, in all nested messages */
+    pd_arena *arena;
     pd_error *err;
 } walk;
 
-/* Reads a varint, protobuf's form of a number. Returns false if there is none of at most 10 bytes. */
+/* The value of a field, as it is on the wire. */
+typedef struct wire_value {
+    unsigned type;       /* ProtobufCWireType */
+    uint64_t number;     /* of a varint */
+    const uint8_t *body; /* of all others: the bytes */
+    size_t bytes;
+} wire_value;
+
+/* Reads a varint, protobuf's form of a number. Returns false if there is none of at most 64 bits. */
 static inline bool read_varint(walk *w, uint64_t *value)
 {
     if (w->at < w->end && *w->at < 0x80) {
@@ -163,43 +155,32 @@ static inline bool read_varint(walk *w, uint64_t *value)
     for (int shift = 0; shift < 70 && w->at < w->end; shift += 7) {
         uint8_t byte = *w->at++;
         *value |= (uint64_t)(byte & 0x7f) << shift;
-        if ((byte & 0x80) == 0) return true;
+        if ((byte & 0x80) == 0) return shift < 63 || byte <= 1;
     }
     return false;
 }
 
-/* Skips the value of a protobuf field. *body is its content if the field is a text or a message, else NULL. Returns
- * false if the value exceeds the message, or if its wire type is not one of proto3. */
-static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t *bytes)
+/* Reads the value of a field. Returns false if the value exceeds the message, or if its wire type is not one of
+ * proto3. */
+static inline bool read_value(walk *w, unsigned wire_type, wire_value *value)
 {
-    uint64_t n = 0;
+    uint64_t n;
 
-    *body = NULL;
-    *bytes = 0;
+    value->type = wire_type;
     switch (wire_type) {
-    case PROTOBUF_C_WIRE_TYPE_VARINT: return read_varint(w, &n);
+    case PROTOBUF_C_WIRE_TYPE_VARINT: return read_varint(w, &value->number);
     case PROTOBUF_C_WIRE_TYPE_64BIT: n = 8; break;
     case PROTOBUF_C_WIRE_TYPE_32BIT: n = 4; break;
     case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
         if (!read_varint(w, &n)) return false;
-        *body = w->at;
         break;
     default: return false;
     }
     if (n > (uint64_t)(w->end - w->at)) return false;
-    *bytes = (size_t)n;
+    value->body = w->at;
+    value->bytes = (size_t)n;
     w->at += n;
     return true;
-}
-
-static int check_text(walk *w, const ProtobufCMessageDescriptor *type, const char *field, const uint8_t *at,
-                      size_t bytes)
-{
-    size_t good = pd_utf8_prefix(at, bytes);
-
-    if (good == bytes) return PD_OK;
-    return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s.%s: %s at byte %zu of the text", type->short_name, field,
-                   at[good] == 0 ? "a NUL" : "not UTF-8", good);
 }
 
 /* Returns the field with a number; NULL: there is none. Fields are sorted by number, and most messages leave none
@@ -210,41 +191,181 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
     return protobuf_c_message_descriptor_get_field(type, number);
 }
 
-static int check_message(walk *w, const ProtobufCMessageDescriptor *type);
-
-static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t tag)
+/* Returns why the arena has no memory. pd_message_unpack writes the error's text. */
+static int no_room(const walk *w)
 {
-    const ProtobufCFieldDescriptor *field = find_field(type, (unsigned)(tag >> 3));
-    const uint8_t *body;
-    size_t bytes;
+    return w->arena->no_memory ? PD_NO_MEMORY : PD_RESOURCE_EXHAUSTED;
+}
 
-    if (!read_value(w, tag & 7, &body, &bytes))
-        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is truncated or has an unknown wire type",
-                       type->short_name, (unsigned)(tag >> 3));
-    if (field == NULL) {
-        if (++w->unknown > PD_MAX_UNKNOWN)
-            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name,
-                           PD_MAX_UNKNOWN);
-        return PD_OK;
+static int unpack_into(walk *w, const ProtobufCMessageDescriptor *type, uint8_t *message);
+
+/* Store a text, bytes or a message in a member of this type. The pointer is copied with memcpy, because the member is
+ * a pointer to another type. */
+static int put_text(walk *w, const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
+                    const wire_value *value, void *member)
+{
+    size_t good = pd_utf8_prefix(value->body, value->bytes);
+    char *text;
+
+    if (good < value->bytes)
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s.%s: %s at byte %zu of the text", type->short_name, field->name,
+                       value->body[good] == 0 ? "a NUL" : "not UTF-8", good);
+    if ((text = arena_alloc(w->arena, value->bytes + 1)) == NULL) return no_room(w);
+    memcpy(text, value->body, value->bytes);
+    text[value->bytes] = '\0';
+    memcpy(member, &text, sizeof text);
+    return PD_OK;
+}
+
+static int put_bytes(walk *w, const wire_value *value, void *member)
+{
+    ProtobufCBinaryData *data = member;
+
+    *data = (ProtobufCBinaryData){ 0 };
+    if (value->bytes == 0) return PD_OK;
+    if ((data->data = arena_alloc(w->arena, value->bytes)) == NULL) return no_room(w);
+    memcpy(data->data, value->body, data->len = value->bytes);
+    return PD_OK;
+}
+
+/* A message that comes twice, and is not an entry of a list, is one message with the fields of both. */
+static int put_message(walk *w, const ProtobufCMessageDescriptor *type, const wire_value *value, void *member)
+{
+    walk inner = *w;
+    uint8_t *message;
+    int rc;
+
+    memcpy(&message, member, sizeof message);
+    if (message == NULL) {
+        if ((message = arena_alloc(w->arena, type->sizeof_message)) == NULL) return no_room(w);
+        type->message_init((ProtobufCMessage *)(void *)message);
+        memcpy(member, &message, sizeof message);
     }
-    if (body == NULL) return PD_OK;
-    if (field->type == PROTOBUF_C_TYPE_STRING) return check_text(w, type, field->name, body, bytes);
-    if (field->type != PROTOBUF_C_TYPE_MESSAGE) return PD_OK;
-    walk inner = { .at = body, .end = body + bytes, .unknown = w->unknown, .err = w->err };
-    int rc = check_message(&inner, field->descriptor);
+    inner.at = value->body;
+    inner.end = value->body + value->bytes;
+    rc = unpack_into(&inner, type, message);
     w->unknown = inner.unknown;
     return rc;
 }
 
-/* Checks the fields of a protobuf message and of the messages in it. The recursion ends, because no message of the
- * schema contains itself (a test checks this). */
-static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
+static unsigned wire_type_of(ProtobufCType type)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE: return PROTOBUF_C_WIRE_TYPE_64BIT;
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_BYTES:
+    case PROTOBUF_C_TYPE_MESSAGE: return PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+    default: return PROTOBUF_C_WIRE_TYPE_VARINT;
+    }
+}
+
+/* Stores a value in the member of a message, or in an element of a list. A test checks that the schema has no other
+ * types. */
+static int put_value(walk *w, const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
+                     const wire_value *value, void *member)
+{
+    if (value->type != wire_type_of(field->type))
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s.%s: the field has the wrong wire type", type->short_name,
+                       field->name);
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_STRING: return put_text(w, type, field, value, member);
+    case PROTOBUF_C_TYPE_BYTES: return put_bytes(w, value, member);
+    case PROTOBUF_C_TYPE_MESSAGE: return put_message(w, field->descriptor, value, member);
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE: memcpy(member, value->body, 8); break;
+    case PROTOBUF_C_TYPE_BOOL: *(protobuf_c_boolean *)member = value->number != 0; break;
+    case PROTOBUF_C_TYPE_UINT64: *(uint64_t *)member = value->number; break;
+    case PROTOBUF_C_TYPE_SINT32:
+        *(uint32_t *)member = (uint32_t)(value->number) >> 1 ^ -((uint32_t)value->number & 1);
+        break;
+    default: *(uint32_t *)member = (uint32_t)value->number; break;
+    }
+    return PD_OK;
+}
+
+static size_t size_of(ProtobufCType type)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_BYTES: return sizeof(ProtobufCBinaryData);
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE: return sizeof(void *);
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+    case PROTOBUF_C_TYPE_UINT64: return 8;
+    default: return 4;
+    }
+}
+
+/* Adds an element, all 0, to a list, which is full when it has 0, 1, 2, 4, 8 ... elements. Returns the element. NULL:
+ * there is no room. */
+static void *add_element(walk *w, const ProtobufCFieldDescriptor *field, uint8_t *message)
+{
+    size_t *n = (size_t *)(void *)(message + field->quantifier_offset), size = size_of(field->type);
+    uint8_t *list;
+
+    memcpy(&list, message + field->offset, sizeof list);
+    if ((*n & (*n - 1)) == 0) {
+        uint8_t *more = arena_alloc(w->arena, (*n > 0 ? 2 * *n : 1) * size);
+        if (more == NULL) return NULL;
+        if (*n > 0) memcpy(more, list, *n * size);
+        memcpy(message + field->offset, &more, sizeof more);
+        list = more;
+    }
+    return memset(list + (*n)++ * size, 0, size);
+}
+
+/* Unpacks numbers that were sent in one field. */
+static int unpack_numbers(walk *w, const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
+                          const wire_value *all, uint8_t *message)
+{
+    walk inner = *w;
+    wire_value value;
+    int rc = PD_OK;
+
+    inner.at = all->body;
+    inner.end = all->body + all->bytes;
+    while (rc == PD_OK && inner.at < inner.end) {
+        void *element;
+        if (!read_value(&inner, wire_type_of(field->type), &value))
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s.%s: the list of numbers is truncated", type->short_name,
+                           field->name);
+        if ((element = add_element(w, field, message)) == NULL) return no_room(w);
+        rc = put_value(w, type, field, &value, element);
+    }
+    return rc;
+}
+
+static int unpack_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t tag, uint8_t *message)
+{
+    const ProtobufCFieldDescriptor *field = find_field(type, (unsigned)(tag >> 3));
+    wire_value value;
+    void *member;
+
+    if (!read_value(w, tag & 7, &value))
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is truncated or has an unknown wire type",
+                       type->short_name, (unsigned)(tag >> 3));
+    if (field == NULL) {
+        if (++w->unknown <= PD_MAX_UNKNOWN) return PD_OK;
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name,
+                       PD_MAX_UNKNOWN);
+    }
+    if (field->label != PROTOBUF_C_LABEL_REPEATED) return put_value(w, type, field, &value, message + field->offset);
+    if (value.type == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED && wire_type_of(field->type) != value.type)
+        return unpack_numbers(w, type, field, &value, message);
+    if ((member = add_element(w, field, message)) == NULL) return no_room(w);
+    return put_value(w, type, field, &value, member);
+}
+
+/* Unpacks a protobuf message, and the messages in it, into memory that has its initial values. The recursion ends,
+ * because no message of the schema contains itself (a test checks this). */
+static int unpack_into(walk *w, const ProtobufCMessageDescriptor *type, uint8_t *message)
 {
     while (w->at < w->end) {
         uint64_t tag;
         if (!read_varint(w, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
             return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: malformed field", type->short_name);
-        int rc = check_field(w, type, tag);
+        int rc = unpack_field(w, type, tag, message);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
@@ -253,22 +374,16 @@ static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
                       void **out, pd_error *err)
 {
-    int rc = check_message(&(walk){ .at = at, .end = at + bytes, .err = err }, type);
-    if (rc != PD_OK) return rc;
+    walk w = { .arena = arena, .err = err };
+    void *message = NULL;
+    int rc = put_message(&w, type, &(wire_value){ .body = at, .bytes = bytes }, &message);
 
-    void *message = protobuf_c_message_unpack(type, &arena->allocator, bytes, at);
-    if (message != NULL) {
-        memcpy(out, &message, sizeof message); /* copies the pointer with memcpy, because an assignment would break the
-                                                * aliasing rule: callers pass (void **)&typed */
-        return PD_OK;
-    }
-    if (arena->exhausted)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED,
-                       "%s: unpacking %zu bytes of header takes more than %zu: send fewer "
-                       "entries in a frame",
+    if (rc == PD_OK) memcpy(out, &message, sizeof message); /* callers pass (void **)&typed: see put_text */
+    if (rc == PD_NO_MEMORY) return pd_fail(err, rc, "%s: out of memory", type->short_name);
+    if (rc == PD_RESOURCE_EXHAUSTED)
+        return pd_fail(err, rc, "%s: unpacking %zu bytes of header takes more than %zu: send fewer entries in a frame",
                        type->short_name, bytes, arena->budget);
-    if (arena->no_memory) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", type->short_name);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field has the wrong wire type", type->short_name);
+    return rc;
 }
 
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err)

@@ -508,16 +508,28 @@ static const pd_schedule *schedule_of(const pd_hypers *hypers, int index)
     return schedule;
 }
 
-void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value)
+/* Writes the values that follow a schedule. */
+static void put_scheduled(const pd_hypers *hypers, int64_t count, double *value)
 {
     uint64_t left = hypers->scheduled;
 
-    memcpy(value, hypers->value, sizeof hypers->value);
     for (const pd_schedule *schedule = hypers->schedules; left != 0; schedule = schedule->next) {
         int i = schedule->index;
         if ((left & bit(i)) != 0) value[i] = scheduled_value(&hypers->row->hypers[i], schedule, count);
         left &= ~bit(i);
     }
+}
+
+void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value)
+{
+    memcpy(value, hypers->value, sizeof hypers->value);
+    put_scheduled(hypers, count, value);
+}
+
+void pd_hypers_put(const pd_hypers *hypers, int64_t count, double *value)
+{
+    for (int i = 0; hypers->row->hypers[i].name != NULL; i++) value[i] = hypers->value[i];
+    put_scheduled(hypers, count, value);
 }
 
 static int check_corners(const pd_hypers *hypers, const pd_schedule *schedule, pd_error *err)

@@ -257,7 +257,7 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
  * step (io->hypers) if there is one, otherwise the declared or scheduled value. */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
-    pd_hypers_at(&optim->hypers, optim->saved.count, optim->step.hyper);
+    pd_hypers_put(&optim->hypers, optim->saved.count, optim->step.hyper);
     for (uint64_t left = io->hypers != NULL ? io->hypers_mask : 0; left != 0; left &= left - 1) {
         int i = __builtin_ctzll(left);
         optim->step.hyper[i] = io->hypers[i];

@@ -259,6 +259,9 @@ struct pd_optimizer_ops {
     bool (*reads_out)(const double *hyper);
 };
 
+/* Writes the values of the optimizer's hyperparameters for one step, as pd_hypers_at does, but leaves alone what
+ * follows them in value[PD_MAX_HYPERS]. So a step reads and writes a cache line or two, not sixteen. */
+void pd_hypers_put(const pd_hypers *hypers, int64_t count, double *value);
 /* Returns 1, the grain of optimizers that are element-wise. */
 int64_t pd_grain_of_elements(const pd_plan *plan);
 

@@ -7,10 +7,20 @@
 #include "optimizer_ops.h"
 #include "optimizer_types.h"
 
-/* The data that an optimizer shares with its tasks. `refs` counts the users: the optimizer and its tasks. The other
- * members never change. Only the step thread makes and frees optimizers and tasks, so `refs` is not atomic. */
+/* Memory for all tasks that one step both captures and adopts. It is one allocation, so that it may lie on huge
+ * pages. */
+typedef struct pd_task_arena {
+    unsigned refs; /* number of tasks that use the arena */
+    int64_t used;  /* number of floats at the beginning of `memory` that tasks use */
+    float *memory;
+} pd_task_arena;
+
+/* The data that an optimizer shares with its tasks. `refs` counts the users: the optimizer and its tasks. Only the step
+ * thread makes and frees optimizers and tasks, so neither `refs` nor `spare` is atomic. The other members never
+ * change. */
 typedef struct pd_shared_plan {
     unsigned refs;
+    pd_task_arena *spare; /* the arena of an earlier step, for the next one; NULL: there is none */
     pd_plan plan;
     double stats[PD_MAX_MODEL_STATS];
     pd_random random, random_of_all;
@@ -37,14 +47,6 @@ typedef struct pd_stored {
     int block;          /* index of the block that the slot belongs to; -1: the slot belongs to the whole parameter */
     pd_quantized codes; /* the stored form of the slot */
 } pd_stored;
-
-/* Memory for all tasks that one step both captures and adopts. It is one allocation, so that it may lie on huge
- * pages. */
-typedef struct pd_task_arena {
-    unsigned refs; /* number of tasks that use the arena */
-    int64_t used;  /* number of floats at the beginning of `memory` that tasks use */
-    float *memory;
-} pd_task_arena;
 
 typedef struct pd_pending_task pd_pending_task;
 

@@ -33,14 +33,22 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
            lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Allocates one arena for all tasks of a step, if root_delay is 0: then all tasks are freed in the same step. Returns
- * NULL with another root_delay, with a single task, or if out of memory: then each task allocates its own memory. */
-static pd_task_arena *arena_new(const pd_plan *plan)
+/* Returns one arena for all tasks of a step, if root_delay is 0: then all tasks are freed in the same step, and the
+ * next step takes the arena again. Returns NULL with another root_delay, with a single task, or if out of memory: then
+ * each task allocates its own memory. */
+static pd_task_arena *arena_take(pd_shared_plan *shared)
 {
-    pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
+    const pd_plan *plan = &shared->plan;
+    pd_task_arena *arena = shared->spare;
     int64_t floats = 0;
 
-    if (arena == NULL) return NULL;
+    if (plan->root_delay != 0 || plan->n_tasks <= 1) return NULL;
+    if (arena != NULL) {
+        shared->spare = NULL;
+        arena->refs = 1;
+        return arena;
+    }
+    if ((arena = calloc(1, sizeof *arena)) == NULL) return NULL;
     for (size_t i = 0; i < plan->n_tasks; i++) floats += floats_of_task(plan, &plan->tasks[i]);
     arena->refs = 1;
     if ((arena->memory = pd_floats_new(floats)) != NULL) return arena;
@@ -48,18 +56,29 @@ static pd_task_arena *arena_new(const pd_plan *plan)
     return NULL;
 }
 
+static void arena_free(pd_task_arena *arena)
+{
+    if (arena == NULL) return;
+    free(arena->memory);
+    free(arena);
+}
+
 void pd_shared_plan_drop(pd_shared_plan *shared)
 {
     if (shared == NULL || --shared->refs > 0) return;
+    arena_free(shared->spare);
     pd_plan_free(&shared->plan);
     free(shared);
 }
 
-static void arena_drop(pd_task_arena *arena)
+/* Drops a reference. With the last one the arena becomes the spare one: its pages stay, which the kernel would have to
+ * fill with zeros in each step otherwise. */
+static void arena_drop(pd_task_arena *arena, pd_shared_plan *shared)
 {
     if (arena == NULL || --arena->refs > 0) return;
-    free(arena->memory);
-    free(arena);
+    arena->used = 0;
+    arena_free(shared->spare);
+    shared->spare = arena;
 }
 
 static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena)
@@ -110,9 +129,9 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_
 void pd_task_free(pd_task *task)
 {
     if (task == NULL) return;
-    pd_shared_plan_drop(task->shared);
     if (task->arena == NULL) free(task->memory);
-    arena_drop(task->arena);
+    arena_drop(task->arena, task->shared);
+    pd_shared_plan_drop(task->shared);
     free(task);
 }
 
@@ -139,7 +158,7 @@ void pd_tasks_prepare(pd_optim *optim)
         optim->saved.stats.replaced += (int64_t)plan->n_tasks;
         return;
     }
-    arena = arena_new(plan);
+    arena = arena_take(optim->shared);
     for (size_t i = 0; i < plan->n_tasks; i++) {
         pd_task *task = task_new(optim, &plan->tasks[i], optim->saved.count, arena);
         if (task != NULL) {
@@ -150,7 +169,7 @@ void pd_tasks_prepare(pd_optim *optim)
         optim->saved.roots[i].failed++;
         optim->saved.roots[i].failing = true;
     }
-    arena_drop(arena);
+    arena_drop(arena, optim->shared);
 }
 
 void pd_tasks_copy(const pd_optim *optim, size_t i)

@@ -1,6 +1,6 @@
-/* Reads any bytes as the header of any method. The header is refused, or the message can be packed and read again.
- * Memory stays within its budget. Input: a byte for the message (methods, then replies, then Error), a byte for the
- * sizes of handles, then the header. */
+/* Reads any bytes as the header of any method. The header is refused; or protobuf-c reads the same from it, and the
+ * message can be packed and read again. Memory stays within its budget. Input: a byte for the message (methods, then
+ * replies, then Error), a byte for the sizes of handles, then the header. */
 #include "message.h"
 #include "pieces.h"
 #include "paramd/tensor.h"
@@ -46,6 +46,77 @@ static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
         for (size_t k = 0; k < i && n < 100; k++)
             MUST(pieces[i]->handle != pieces[k]->handle || pieces[i]->first != pieces[k]->first);
     }
+}
+
+static size_t element_bytes(const ProtobufCFieldDescriptor *field)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE: return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES: return sizeof(ProtobufCBinaryData);
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+    case PROTOBUF_C_TYPE_UINT64: return 8;
+    default: return 4;
+    }
+}
+
+static void same_message(const ProtobufCMessageDescriptor *type, const uint8_t *a, const uint8_t *b);
+
+static const void *pointer_at(const uint8_t *member)
+{
+    const void *at;
+
+    memcpy(&at, member, sizeof at);
+    return at;
+}
+
+static void same_bytes(const void *a, const void *b)
+{
+    const ProtobufCBinaryData *x = a, *y = b;
+
+    MUST(x->len == y->len && (x->len == 0 || memcmp(x->data, y->data, x->len) == 0));
+}
+
+static void same_value(const ProtobufCFieldDescriptor *field, const uint8_t *a, const uint8_t *b)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_STRING: MUST(strcmp(pointer_at(a), pointer_at(b)) == 0); break;
+    case PROTOBUF_C_TYPE_BYTES: same_bytes(a, b); break;
+    case PROTOBUF_C_TYPE_MESSAGE:
+        MUST((pointer_at(a) == NULL) == (pointer_at(b) == NULL));
+        if (pointer_at(a) != NULL) same_message(field->descriptor, pointer_at(a), pointer_at(b));
+        break;
+    default: MUST(memcmp(a, b, element_bytes(field)) == 0);
+    }
+}
+
+/* Compares two messages field by field. The fields that the schema does not have are not compared. */
+static void same_message(const ProtobufCMessageDescriptor *type, const uint8_t *a, const uint8_t *b)
+{
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        const uint8_t *x = a + field->offset, *y = b + field->offset;
+        size_t n = 1, m = 1;
+        if (field->label == PROTOBUF_C_LABEL_REPEATED) {
+            memcpy(&n, a + field->quantifier_offset, sizeof n);
+            memcpy(&m, b + field->quantifier_offset, sizeof m);
+            x = pointer_at(x);
+            y = pointer_at(y);
+        }
+        MUST(n == m);
+        for (size_t k = 0; k < n; k++) same_value(field, x + k * element_bytes(field), y + k * element_bytes(field));
+    }
+}
+
+/* Reads the header with protobuf-c, which must read the same. */
+static void read_beside(const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes, const void *message)
+{
+    ProtobufCMessage *beside = protobuf_c_message_unpack(type, NULL, bytes, at);
+
+    MUST(beside != NULL);
+    same_message(type, message, (const uint8_t *)beside);
+    protobuf_c_message_free_unpacked(beside, NULL);
 }
 
 static void read_again(const ProtobufCMessageDescriptor *type, const ProtobufCMessage *message)
@@ -176,6 +247,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(rc == err.code && (rc == PD_INVALID_ARGUMENT || rc == PD_RESOURCE_EXHAUSTED) && err.text[0] != '\0');
         return 0;
     }
+    read_beside(type, data + 2, size - 2, message);
     read_again(type, message);
     if (type == &paramd__error__descriptor) MUST(pd_message_error(arena, data + 2, size - 2, &err, NULL) < 0);
     if (type == &paramd__push_request__descriptor)

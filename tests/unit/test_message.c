@@ -105,6 +105,134 @@ TEST(unpacks_the_frame_it_packs, void *arena)
     free(frame);
 }
 
+/* Returns memory that is all 0 and stays. */
+static void *memory(size_t bytes)
+{
+    static _Alignas(16) uint8_t all[4 << 20];
+    static size_t used;
+    uint8_t *at = all + used;
+
+    used += (bytes + 15) / 16 * 16;
+    assert_true(used <= sizeof all);
+    return at;
+}
+
+static uint64_t draw(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 20 >> (*state >> 8 & 31);
+}
+
+static void *draw_message(const ProtobufCMessageDescriptor *type, uint64_t *state);
+
+/* Returns the bytes of a value of this type, and stores one in `at`. Fails for a type that no field has had so far. */
+static size_t draw_value(const ProtobufCFieldDescriptor *field, uint64_t *state, void *at)
+{
+    uint64_t number = draw(state);
+    ProtobufCBinaryData *data = at;
+    void *made;
+
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_BOOL: *(protobuf_c_boolean *)at = number & 1; return sizeof(protobuf_c_boolean);
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_ENUM: *(uint32_t *)at = (uint32_t)number; return sizeof(uint32_t);
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE: *(uint64_t *)at = number; return sizeof(uint64_t);
+    case PROTOBUF_C_TYPE_BYTES:
+        *data = (ProtobufCBinaryData){ number % 9, memory(9) };
+        memset(data->data, 0xff, data->len);
+        return sizeof *data;
+    case PROTOBUF_C_TYPE_STRING: memset(made = memory(10), 'a', number % 10); break;
+    case PROTOBUF_C_TYPE_MESSAGE: made = draw_message(field->descriptor, state); break;
+    default: fail_msg("%s: the decoder does not know this type", field->name); return 0;
+    }
+    memcpy(at, &made, sizeof made);
+    return sizeof made;
+}
+
+static void *draw_message(const ProtobufCMessageDescriptor *type, uint64_t *state)
+{
+    uint8_t *message = memory(type->sizeof_message);
+
+    type->message_init((ProtobufCMessage *)(void *)message);
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        size_t n = draw(state) % 6, used = 0;
+        if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+            draw_value(field, state, message + field->offset);
+            continue;
+        }
+        uint8_t *list = memory(n * sizeof(ProtobufCBinaryData) + 1);
+        for (size_t k = 0; k < n; k++) used += draw_value(field, state, list + used);
+        memcpy(message + field->offset, &list, sizeof list);
+        memcpy(message + field->quantifier_offset, &n, sizeof n);
+    }
+    return message;
+}
+
+/* Packs a message as protobuf-c does, unpacks that, and packs what was read. Checks that the bytes are the same. */
+static void assert_travels(pd_arena *arena, const ProtobufCMessageDescriptor *type, uint64_t *state)
+{
+    const ProtobufCMessage *message = draw_message(type, state);
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    uint8_t *at = memory(bytes + 1), *again = memory(bytes + 1);
+    void *read;
+
+    protobuf_c_message_pack(message, at);
+    pd_arena_reset(arena);
+    assert_int_equal(pd_message_unpack(arena, type, at, bytes, &read, NULL), PD_OK);
+    assert_int_equal(protobuf_c_message_get_packed_size(read), bytes);
+    protobuf_c_message_pack(read, again);
+    assert_memory_equal(again, at, bytes);
+}
+
+TEST(reads_every_field_that_protobuf_c_writes, void *arena)
+{
+    const ProtobufCMethodDescriptor *methods = paramd__paramd__descriptor.methods;
+    uint64_t state = 1;
+
+    for (unsigned i = 0; i < PD_METHODS; i++)
+        for (int times = 0; times < 3; times++) {
+            assert_travels(arena, methods[i].input, &state);
+            assert_travels(arena, methods[i].output, &state);
+        }
+}
+
+/* PullRequest has the fields 1, a number, and 2, a list of messages; Want has the fields 1, 2 and 3. */
+TEST(reads_entries_of_a_list_with_other_fields_between_them, void *arena)
+{
+    void *out;
+
+    assert_int_equal(
+        pd_request_unpack(arena, PD_PULL, bytes_of("\x12\x02\x08\x05\x08\x07\x12\x02\x08\x06"), 10, &out, NULL), PD_OK);
+    const Paramd__PullRequest *read = out;
+    assert_int_equal(read->min_step, 7);
+    assert_int_equal(read->n_wants, 2);
+    assert_int_equal(read->wants[0]->handle, 5);
+    assert_int_equal(read->wants[1]->handle, 6);
+}
+
+TEST(reads_numbers_of_a_list_one_by_one_too, void *arena)
+{
+    void *out;
+
+    assert_int_equal(
+        pd_message_unpack(arena, &paramd__parameter__descriptor, bytes_of("\x10\x05\x12\x02\x06\x07"), 6, &out, NULL),
+        PD_OK);
+    const Paramd__Parameter *read = out;
+    assert_int_equal(read->n_shape, 3);
+    assert_int_equal(read->shape[0] * 100 + read->shape[1] * 10 + read->shape[2], 567);
+}
+
+TEST(refuses_a_number_of_more_than_64_bits, void *arena)
+{
+    assert_refuses(arena, PD_PULL, "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 11, PD_INVALID_ARGUMENT,
+                   "PullRequest: field 1");
+}
+
 TEST(checksum_covers_header_then_payload)
 {
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;

@@ -85,6 +85,24 @@ TEST(a_snapshot_outlives_its_parameter)
     assert_null(all.table);
 }
 
+TEST(a_version_takes_the_memory_of_the_one_before)
+{
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *shelf[4] = { [PD_F32] = pd_buffer_pool_join(&all, NULL, 40) };
+    pd_published *published = pd_published_new(shelf, 10);
+    int64_t before;
+
+    published->version = 7;
+    pd_published_unref(published);
+    before = oom_allocations();
+    published = pd_published_new(shelf, 10);
+    assert_int_equal(oom_allocations(), before);
+    assert_int_equal(published->version, 0);
+    pd_published_unref(published);
+    pd_buffer_pool_leave(shelf[PD_F32]);
+    assert_null(all.table);
+}
+
 TEST(memory_that_runs_out_leaves_nothing_behind)
 {
     for (int64_t n = 0;; n++) {

@@ -1,4 +1,5 @@
-/* Tests that plans state the scratch memory of tasks, and that this memory is counted when a job declares. */
+/* Tests that plans state the scratch memory of tasks, that this memory is counted when a job declares, and that the
+ * copies of one step lie where those of the step before lay. */
 #include "test.h"
 #include "batch.h"
 #include "optimizer.h"
@@ -20,14 +21,13 @@ static void run_task(const char *rule, pd_task *task, double least)
         fail_msg("%s: the plan tells %lld bytes, the task asks for %lld", rule, (long long)told, (long long)largest);
 }
 
-/* Takes steps of one matrix with the rule `text`, and checks the scratch memory of every task. */
-static void run(const char *text, int steps, double least)
+/* Makes the optimizer of one matrix with the rule `text`. */
+static pd_optim *new_optim(const char *text)
 {
-    static float W[N], G[N];
     static const double no_stats[PD_MAX_MODEL_STATS];
     char *texts[] = { (char *)(uintptr_t)text };
     pd_rule *rules;
-    size_t n, tasks = 0;
+    size_t n;
     pd_optim *optim;
     pd_error err;
 
@@ -35,22 +35,39 @@ static void run(const char *text, int steps, double least)
     if (pd_optim_new(&optim, &(pd_declaration){ .name = "w", .shape = { 2, { SIDE, SIDE } }, .hypers = rules->hypers },
                      no_stats, &err) != PD_OK)
         fail_msg("%s", err.text);
-    for (int s = 0; s < steps; s++) {
-        for (int i = 0; i < N; i++) G[i] = sinf((float)(i % 977 * (s + 1)) + (float)i * 0.37f);
-        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }), PD_OK);
-        while (!pd_optim_done(optim)) {
-            pd_task *out[MOST_TASKS], *task;
-            size_t n_out = 0;
-            assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
-            while ((task = pd_optim_capture(optim)) != NULL) out[n_out++] = task;
-            for (size_t i = 0; i < n_out; i++) run_task(text, out[i], least);
-            for (size_t i = 0; i < n_out; i++) pd_optim_deliver(optim, out[i]);
-            tasks += n_out;
-        }
-    }
-    assert_true(tasks > 0);
-    pd_optim_free(optim);
     pd_rules_free(rules, n);
+    return optim;
+}
+
+/* Takes step s, and checks the scratch memory of every task. Returns whether there was a task. */
+static bool take_step(pd_optim *optim, const char *text, int s, double least)
+{
+    static float W[N], G[N];
+    bool any = false;
+
+    for (int i = 0; i < N; i++) G[i] = sinf((float)(i % 977 * (s + 1)) + (float)i * 0.37f);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }), PD_OK);
+    while (!pd_optim_done(optim)) {
+        pd_task *out[MOST_TASKS], *task;
+        size_t n_out = 0;
+        assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+        while ((task = pd_optim_capture(optim)) != NULL) out[n_out++] = task;
+        any = any || n_out > 0;
+        for (size_t i = 0; i < n_out; i++) run_task(text, out[i], least);
+        for (size_t i = 0; i < n_out; i++) pd_optim_deliver(optim, out[i]);
+    }
+    return any;
+}
+
+/* Takes steps of one matrix with the rule `text`, and checks the scratch memory of every task. */
+static void run(const char *text, int steps, double least)
+{
+    pd_optim *optim = new_optim(text);
+    bool any = false;
+
+    for (int s = 0; s < steps; s++) any = take_step(optim, text, s, least) || any;
+    assert_true(any);
+    pd_optim_free(optim);
 }
 
 TEST(roots_of_google_s_shampoo_take_what_its_plan_tells)
@@ -82,6 +99,26 @@ TEST(updates_of_kron_take_what_its_plan_tells)
     run("* kron learning_rate=0.1 merge_small_dims=no dQ=Q0.5EQ1.5 partition_grads_into_blocks=no", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no dQ=QEP block_size=100", 1, 0.99);
     run("* kron learning_rate=0.1 merge_small_dims=no dQ=EQ_psgd partition_grads_into_blocks=no", 1, 0.99);
+}
+
+/* Returns how many allocations a step makes. */
+static int64_t count_allocations(pd_optim *optim, const char *rule, int s)
+{
+    int64_t before = oom_allocations();
+
+    assert_true(take_step(optim, rule, s, 0));
+    return oom_allocations() - before;
+}
+
+/* The first step allocates the memory of the copies, and the struct that describes it. */
+TEST(tasks_take_the_memory_of_those_of_the_step_before)
+{
+    const char *rule = "* kron learning_rate=0.1 merge_small_dims=no block_size=100";
+    pd_optim *optim = new_optim(rule);
+    int64_t first = count_allocations(optim, rule, 0);
+
+    assert_int_equal(count_allocations(optim, rule, 1), first - 2);
+    pd_optim_free(optim);
 }
 
 TEST(bases_take_what_their_plans_tell)

@@ -6,9 +6,11 @@
 
 #include "grow.h"
 #include "pages.h"
+#include "zeroed.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -84,6 +86,10 @@ typedef struct buffer_kind {
     size_t bytes;              /* size of each buffer */
 } buffer_kind;
 
+typedef struct idle_struct {
+    struct idle_struct *next;
+} idle_struct;
+
 struct pd_buffer_pool {
     UT_hash_handle hh;
     pd_buffer_pools *all;
@@ -96,6 +102,8 @@ struct pd_buffer_pool {
     void **idle;
     size_t room;   /* number of buffers that `idle` has room for */
     size_t erased; /* number of idle buffers, the first ones in `idle`, that lie in a segment and have no pages */
+    idle_struct *structs; /* idle structs (pd_buffer_pool_take_struct), linked through their memory */
+    size_t n_structs;
 };
 
 static pd_buffer_pool *make(pd_buffer_pools *all, buffer_kind kind)
@@ -175,12 +183,23 @@ static void erase_idle(pd_buffer_pool *pool, size_t keep)
     }
 }
 
-/* Frees idle buffers beyond those that the users need; of buffers in a segment, only the pages. Frees the pool as well,
- * if it has no users and all its buffers are back. */
+static void discard_structs(pd_buffer_pool *pool)
+{
+    while (pool->n_structs > pool->users) {
+        idle_struct *gone = pool->structs;
+        pool->structs = gone->next;
+        pool->n_structs--;
+        free(gone);
+    }
+}
+
+/* Frees idle buffers and structs beyond those that the users need; of buffers in a segment, only the pages. Frees the
+ * pool as well, if it has no users and all its buffers are back. */
 static void trim(pd_buffer_pool *pool)
 {
     size_t keep = IDLE_PER_USER * pool->users + pool->more;
 
+    discard_structs(pool);
     if (pool->users > 0 && pool->kind.shared != NULL)
         erase_idle(pool, keep);
     else
@@ -232,6 +251,27 @@ void pd_buffer_pool_give(pd_buffer_pool *pool, void *at)
     pool->all->idle += pool->kind.bytes;
     pool->idle[pool->n_idle++] = at;
     trim(pool);
+}
+
+void *pd_buffer_pool_take_struct(pd_buffer_pool *pool, size_t bytes)
+{
+    idle_struct *idle = pool->structs;
+
+    assert(bytes >= sizeof *idle);
+    if (idle == NULL) return pd_zeroed(bytes);
+    pool->structs = idle->next;
+    pool->n_structs--;
+    return memset(idle, 0, bytes);
+}
+
+void pd_buffer_pool_give_struct(pd_buffer_pool *pool, void *at)
+{
+    idle_struct *idle = at;
+
+    *idle = (idle_struct){ pool->structs };
+    pool->structs = idle;
+    pool->n_structs++;
+    discard_structs(pool);
 }
 
 uint64_t pd_buffer_pool_own_bytes(void)

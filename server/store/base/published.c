@@ -1,9 +1,9 @@
 /* published.c - creates and frees published versions, and counts and charges unread weights. */
 #include "published.h"
-#include "zeroed.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 /* A published version and the pools that its buffers came from. The pools are stored here, because the parameter may
@@ -43,26 +43,27 @@ static void count_no_more(shelved *whole)
 
 static void free_shelved(shelved *whole)
 {
+    shelved gone;
+
     count_no_more(whole);
+    gone = *whole;
+    pd_buffer_pool_give_struct(gone.pool[PD_F32], whole);
     for (int t = 0; t < 4; t++)
-        if (whole->pool[t] != NULL) pd_buffer_pool_give(whole->pool[t], whole->view.at[t]);
-    free(whole);
+        if (gone.pool[t] != NULL) pd_buffer_pool_give(gone.pool[t], gone.view.at[t]);
 }
 
 pd_published *pd_published_new(pd_buffer_pool *const pool[4], int64_t elements)
 {
-    shelved *whole = pd_zeroed(sizeof *whole);
+    shelved *whole = pd_buffer_pool_take_struct(pool[PD_F32], sizeof *whole);
 
     if (whole == NULL) return NULL;
     whole->view.elements = elements;
     whole->view.store_refs = 1;
+    memcpy(whole->pool, pool, sizeof whole->pool);
     for (int t = 0; t < 4; t++) {
-        if (pool[t] == NULL) continue;
-        whole->pool[t] = pool[t];
-        if ((whole->view.at[t] = pd_buffer_pool_take(pool[t])) == NULL) {
-            free_shelved(whole);
-            return NULL;
-        }
+        if (pool[t] == NULL || (whole->view.at[t] = pd_buffer_pool_take(pool[t])) != NULL) continue;
+        free_shelved(whole);
+        return NULL;
     }
     return &whole->view;
 }
