@@ -29,6 +29,8 @@ there() {
     # shellcheck disable=SC2016 # the inner shell expands
     unshare --mount --propagation private sh -ec '
         root=$1; shift
+        # Network namespaces want the root to be a mount point.
+        mount --bind "$root" "$root"
         mkdir -p "$root$PWD"
         mount --bind "$PWD" "$root$PWD"
         mount --bind build/debian13/release "$root$PWD/build/release"

@@ -280,12 +280,15 @@ static int read_token(pd_etcd_answer *out, const json_t *root, pd_error *err)
     return PD_OK;
 }
 
-/* Returns the text of the error in an answer. Errors of streams are objects. */
+/* Returns the text of the error in an answer; NULL: it has none. An etcd with version 2 of its gateway, such as that of
+ * Debian 13, has the text in `message`, earlier ones have it in `error`. Errors of streams are objects. */
 static const char *error_in(const json_t *root)
 {
     const json_t *error = json_object_get(root, "error");
     const char *text;
 
+    if (error == NULL) error = json_object_get(root, "message");
+    if (error == NULL) return NULL;
     if (json_is_object(error)) error = json_object_get(error, "message");
     text = json_string_value(error);
     return text != NULL && text[0] != '\0' ? text : "an error without words";
@@ -300,11 +303,12 @@ static int code_of(pd_etcd_kind kind, const char *words)
 
 static int read_root(pd_etcd_answer *out, pd_etcd_kind kind, const json_t *root, pd_error *err)
 {
+    const char *words;
     char text[200];
 
     if (!json_is_object(root)) return pd_fail(err, PD_DATA_LOSS, "its answer is not a JSON object");
-    if (json_object_get(root, "error") != NULL)
-        return pd_fail(err, code_of(kind, error_in(root)), "%s", pd_text_print(text, sizeof text, error_in(root)));
+    if ((words = error_in(root)) != NULL)
+        return pd_fail(err, code_of(kind, words), "%s", pd_text_print(text, sizeof text, words));
     switch (kind) {
     case PD_ETCD_GRANTED: return read_granted(out, root, err);
     case PD_ETCD_CREATED: return read_created(out, root, err);

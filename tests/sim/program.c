@@ -547,7 +547,7 @@ static pd_weights_form form_of(const sim_worker *w)
     return w->step % 2 == 0 ? PD_FORM_EVAL : PD_FORM_TRAIN;
 }
 
-/* Returns whether the weights that a call has brought are to be evaluated, and are others than those that are trained. */
+/* Returns whether the weights that a call has brought are to be evaluated, and differ from those that are trained. */
 static bool brings_readouts(const sim_worker *w)
 {
     return w->phase == PULLING && form_of(w) == PD_FORM_EVAL && sim_averages(w->job);

@@ -90,6 +90,7 @@ TEST(a_renewal_that_cannot_be_read_does_not_count_as_the_end_of_the_lease, pd_et
     refuses(answer, PD_ETCD_RENEWED, "<html>", "not JSON");
     refuses(answer, PD_ETCD_RENEWED, "[]", "not a JSON object");
     refuses(answer, PD_ETCD_RENEWED, "{\"error\":\"etcdserver: no leader\",\"code\":14}", "etcdserver: no leader");
+    refuses(answer, PD_ETCD_RENEWED, "{\"code\":14, \"message\":\"etcdserver: no leader\"}", "etcdserver: no leader");
 }
 
 TEST(a_list_has_all_keys_and_the_revision, pd_etcd_answer *answer)
@@ -142,6 +143,9 @@ static void answers_with(pd_etcd_answer *answer, pd_etcd_kind kind, const char *
     char text[200];
 
     snprintf(text, sizeof text, "{\"error\":\"etcdserver: %s\",\"code\":3}", words);
+    assert_int_equal(parse(answer, kind, text, NULL), code);
+    /* version 2 of etcd's gateway */
+    snprintf(text, sizeof text, "{\"code\":3, \"message\":\"etcdserver: %s\"}", words);
     assert_int_equal(parse(answer, kind, text, NULL), code);
 }
 
