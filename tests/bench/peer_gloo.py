@@ -9,6 +9,7 @@ neighbouring blocks of rounds. At the end all weights must be the same.
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 from functools import partial
 
@@ -34,7 +35,7 @@ class WithGloo:
         for weight, bucket in zip(self.weights, self.buckets):
             weight.grad = bucket
         self.opt = torch.optim.SGD(self.weights, lr=LR, momentum=MOMENTUM, fused=True)
-        self.reduce_s = 0.0
+        self.reduce_ms: list[float] = []
 
     def _reduce(self) -> None:
         works = [torch_ranks.dist.all_reduce(bucket, async_op=True) for bucket in self.buckets]
@@ -51,8 +52,9 @@ class WithGloo:
         for bucket in self.buckets:
             bucket.fill_(RANK + 1)              # not counted: a backward pass leaves gradients here
         torch_ranks.dist.barrier()
-        self.reduce_s = turns.seconds(self._reduce)
-        return self.reduce_s + turns.seconds(self._update)
+        reduce_s = turns.seconds(self._reduce)
+        self.reduce_ms.append(1e3 * reduce_s)
+        return reduce_s + turns.seconds(self._update)
 
     def weight(self) -> float:
         """Returns a weight."""
@@ -87,19 +89,12 @@ def measure() -> None:
     gloo, ours = WithGloo(ranks), WithParamd(ranks)
     for side in (gloo, ours):
         median_ms(side.step, 2)
-    reduce_ms = []
-
-    def gloo_ms() -> float:
-        duration = median_ms(gloo.step, STEPS)
-        reduce_ms.append(1e3 * gloo.reduce_s)
-        return duration
-
-    rows = turns.take([gloo_ms, partial(median_ms, ours.step, STEPS)], TURNS)
+    rows = turns.take([partial(median_ms, side.step, STEPS) for side in (gloo, ours)], TURNS)
     assert abs(gloo.weight() - ours.weight()) < 1e-5 * abs(ours.weight()), "the two sides have different weights"
     if RANK == 0:
         ratio, (theirs, own) = turns.ratio(rows, 1, 0), turns.medians(rows)
         print(f"{ratio.median:.3f}\t{ratio}; {ranks} ranks: {own:.0f} ms a round, gloo {theirs:.0f} ms, of which the "
-              f"all-reduce is {sorted(reduce_ms)[TURNS // 2]:.0f}; PyTorch {torch.__version__}")
+              f"all-reduce is {statistics.median(gloo.reduce_ms):.0f}; PyTorch {torch.__version__}")
 
 
 if __name__ == "__main__":
