@@ -1,9 +1,9 @@
-"""How much of a long fat link one worker uses: prints fat_link.
+"""How much of a long fat link one worker uses: prints fat_link, fat_link_default.
 
     fat_link.py [TRANSPORT] [NAME=VALUE]...
 
 TRANSPORT is tcp or tls; by default both, and the worse one is the figure. NAME=VALUE is a property of the link
-(pd_relay) or most=BYTES, the kernel's largest buffer, by default what deploy/paramd.sysctl sets. The worker
+(pd_relay) or most=BYTES, the kernel's largest buffer, by default the one of deploy/paramd.sysctl. The worker
 pushes 200 tensors of 4 MiB and pulls the new weights; a round is over when all of them are there. The link carries the
 gradients one way and the weights the other. Figure: the time that the payload of one direction needs at the link's
 rate, over the median time of a round. The first three rounds are not counted: TCP begins slowly.
@@ -11,6 +11,7 @@ rate, over the median time of a round. The first three rounds are not counted: T
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -20,8 +21,18 @@ import time
 import link
 
 TENSORS, ELEMENTS, WARM, ROUNDS, PORT = 200, 1 << 20, 3, 3, 7070
-MOST = 64 << 20
+SYSCTL = "deploy/paramd.sysctl"
 LONG = {"rate": 1e9, "delay": 0.05, "queue": 0.1, "mtu": 9000}
+
+
+def packaged_most() -> int:
+    """Returns the largest buffer of a connection that the package's file lets the kernel use."""
+    with open(SYSCTL, encoding="ascii") as file:
+        found = re.findall(r"^net\.ipv4\.tcp_[rw]mem = .* (\d+)$", file.read(), re.MULTILINE)
+    limits = {int(text) for text in found}
+    if len(limits) != 1:
+        raise SystemExit(f"fat_link.py: expected one limit for tcp_rmem and tcp_wmem in {SYSCTL}, found {limits}")
+    return limits.pop()
 
 
 def work(url: str, token: str) -> None:
@@ -46,7 +57,7 @@ def work(url: str, token: str) -> None:
 
 def measure(transport: str, properties: dict[str, float]) -> tuple[float, str]:
     """Returns the part of the link's rate that is used, and a note."""
-    most = int(properties.pop("most", MOST))
+    most = int(properties.pop("most", packaged_most()))
     with tempfile.TemporaryDirectory() as folder, link.Link(most, **properties) as far:
         token, flags = f"{folder}/token", ["--insecure", "--listen", f"{link.DAEMON}:{PORT}"]
         if transport == "tls":

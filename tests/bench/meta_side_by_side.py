@@ -11,17 +11,17 @@ meta_shampoo.py stands in for Meta's program. It leaves out what costs that prog
 ratio is a lower bound.
 """
 import os
-import statistics
 import subprocess
 import sys
 import time
 
 import meta_shampoo
+import turns
 from meta_shampoo import BETA1, BETA2, EPSILON, LR, WEIGHT_DECAY, torch
 
 ROWS, COLUMNS = 4096, 1024
 FREQUENCY = 10
-PAIRS = 3
+PAIRS = 5
 CYCLES = 2                      # cycles of FREQUENCY steps that are measured in each half of a pair
 
 
@@ -55,10 +55,10 @@ def main():
     threads = len(os.sched_getaffinity(0))
     torch.set_num_threads(threads)
     upstream = Upstream(side)
-    pairs = [(upstream.run(CYCLES * FREQUENCY), ours(program, side, threads)) for _ in range(PAIRS)]
-    ratio = statistics.median(theirs / own for theirs, own in pairs)
-    print(f'{ratio:.2f}\tblocks of {side}: ours {statistics.median(own for _, own in pairs):.1f} ms a step, Meta\'s '
-          f'operations {statistics.median(theirs for theirs, _ in pairs):.1f} ms on PyTorch {torch.__version__} '
+    rows = turns.take([lambda: upstream.run(CYCLES * FREQUENCY), lambda: ours(program, side, threads)], PAIRS)
+    ratio, (theirs, own) = turns.ratio(rows, 0, 1), turns.medians(rows)
+    print(f'{ratio.median:.2f}\t{ratio}; blocks of {side}: ours {own:.1f} ms a step, Meta\'s '
+          f'operations {theirs:.1f} ms on PyTorch {torch.__version__} '
           f'(a stand-in for Meta\'s program), {threads} threads, roots every {FREQUENCY} steps')
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import statistics
 import sys
-import time
+from functools import partial
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 
 import numpy as np
+import turns
 
 import paramd
 from conftest import Daemon
@@ -54,31 +54,18 @@ def with_library(url):
     return push_pull
 
 
-def seconds(call):
-    begun = time.perf_counter()
-    call()
-    return time.perf_counter() - begun
-
-
-def pair(one, other, turned):
-    """Seconds of a round of each. They begin in turn: what the second one finds in the caches is from the first."""
-    if turned:
-        return tuple(reversed((seconds(other), seconds(one))))
-    return seconds(one), seconds(other)
-
-
 def main():
     daemon = Daemon()
     try:
-        package, plain = with_package(daemon.url), with_library(daemon.url)
-        rounds = [pair(plain, package, turned=k % 2 == 1) for k in range(WARM + ROUNDS)][WARM:]
+        sides = [partial(turns.seconds, make(daemon.url)) for make in (with_library, with_package)]
+        rows = turns.take(sides, WARM + ROUNDS)[WARM:]
     finally:
         daemon.end()
-    c, python = (statistics.median(times) for times in zip(*rounds))
+    c, python = turns.medians(rows)
     gigabytes = 2 * TENSORS * ELEMENTS * 4 / 1e9
-    ratio = statistics.median(one / other for one, other in rounds)
-    print(f"{ratio:.3f}\t{gigabytes / python:.2f} GB/s of payload, the C library {gigabytes / c:.2f}; rounds of "
-          f"{1e3 * python:.1f} and {1e3 * c:.1f} ms")
+    ratio = turns.ratio(rows, 0, 1)
+    print(f"{ratio.median:.3f}\t{ratio}; {gigabytes / python:.2f} GB/s of payload, the C library {gigabytes / c:.2f}; "
+          f"rounds of {1e3 * python:.1f} and {1e3 * c:.1f} ms")
 
 
 main()

@@ -1,8 +1,8 @@
 """torch_overlap: time of a training step of 25 million parameters (six layers of 2048 x 2048, 64 rows a rank) for two
 ranks on this machine through paramd (SGD with momentum, shared memory), with overlap=True over without.
 
-A step is forward pass, backward pass and Optimizer.step(). Blocks of steps take turns. The figure is the median ratio
-of neighbouring blocks. At the end both models must have the same weights.
+A step is forward pass, backward pass and Optimizer.step(). Blocks of steps take turns (turns.py). The figure is the
+median ratio of neighbouring blocks. At the end both models must have the same weights.
 """
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import os
 import statistics
 
 import torch_ranks  # first: without PyTorch the program ends here
-from torch_ranks import RANK, median_ms, seconds
+import turns
+from torch_ranks import RANK, median_ms
+from turns import seconds
 
 import paramd.torch
 
@@ -47,17 +49,21 @@ def measure() -> None:
     plain, overlapped = Training(False), Training(True)
     for side in (plain, overlapped):
         median_ms(side.step, 2)
-    backward, rounds = [], []
-    for _ in range(PAIRS):
-        rounds.append((median_ms(plain.step, STEPS), median_ms(overlapped.step, STEPS)))
+    backward = []
+
+    def plain_ms() -> float:
+        duration = median_ms(plain.step, STEPS)
         backward.append(1e3 * plain.work)
+        return duration
+
+    rows = turns.take([plain_ms, lambda: median_ms(overlapped.step, STEPS)], PAIRS)
     assert all(torch.equal(a, b) for a, b in zip(plain.model.parameters(), overlapped.model.parameters())), \
         "the two models have different weights"
     if RANK == 0:
-        ratios = sorted(b / a for a, b in rounds)
-        without, with_overlap = (statistics.median(column) for column in zip(*rounds))
-        print(f"{statistics.median(ratios):.3f}\t{ratios[0]:.2f} to {ratios[-1]:.2f}; steps of {with_overlap:.0f} ms, "
-              f"without {without:.0f} ms, of which the backward pass is {statistics.median(backward):.0f} ms")
+        ratio = turns.ratio(rows, 1, 0)
+        without, with_overlap = turns.medians(rows)
+        print(f"{ratio.median:.3f}\t{ratio}; steps of {with_overlap:.0f} ms, without {without:.0f} ms, of which "
+              f"the backward pass is {statistics.median(backward):.0f} ms")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 
 try:
@@ -19,11 +18,10 @@ if torch is None or int(torch.__version__.split(".")[0]) < 2:
     sys.exit(77)
 import torch.distributed as dist
 
-RANKS = 2
 RANK = int(os.environ.get("RANK", "-1"))        # -1: the program that starts the ranks
 
 
-def main(measure: Callable[[], None]) -> None:
+def main(measure: Callable[[], None], ranks: int = 2) -> None:
     """Calls measure() in every rank, each a process of this program, beside a daemon: $SHARED and $TCP are its URLs.
     Rank 0 prints the figure."""
     if RANK >= 0:
@@ -34,11 +32,11 @@ def main(measure: Callable[[], None]) -> None:
 
     daemon = Daemon()
     with tempfile.TemporaryDirectory() as folder:
-        common = {**os.environ, "SHARED": daemon.url, "TCP": daemon.tcp, "WORLD_SIZE": str(RANKS),
+        common = {**os.environ, "SHARED": daemon.url, "TCP": daemon.tcp, "WORLD_SIZE": str(ranks),
                   "STORE": f"file://{folder}/store", "OMP_NUM_THREADS": "1"}
-        ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**common, "RANK": str(rank)})
-                 for rank in range(RANKS)]
-        failed = [rank.wait() for rank in ranks]
+        processes = [subprocess.Popen([sys.executable, *sys.argv], env={**common, "RANK": str(rank)})
+                     for rank in range(ranks)]
+        failed = [process.wait() for process in processes]
     daemon.end()
     if any(failed):
         sys.exit(1)
@@ -47,7 +45,8 @@ def main(measure: Callable[[], None]) -> None:
 def join() -> None:
     """Joins the other ranks, in a process group of gloo."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=os.environ["STORE"], rank=RANK, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=os.environ["STORE"], rank=RANK,
+                            world_size=int(os.environ["WORLD_SIZE"]))
 
 
 def median_ms(step: Callable[[], float], steps: int) -> float:
@@ -57,10 +56,3 @@ def median_ms(step: Callable[[], float], steps: int) -> float:
         dist.barrier()
         durations.append(1e3 * step())
     return statistics.median(durations)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Returns how long a call takes."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin

@@ -1,18 +1,25 @@
-"""torch_step: communication and optimizer step of 25 million parameters (25 tensors) for two ranks on this machine:
-through paramd (SGD with momentum on the server, shared memory) over DistributedDataParallel with gloo and torch's SGD.
-The note has the same over TCP.
+"""torch_step, peer_ddp: communication and optimizer step of 25 million parameters (25 tensors) for ranks on this
+machine: through paramd (SGD with momentum on the server) over DistributedDataParallel with gloo (TCP) and torch's SGD.
+
+    torch_step.py [shared|tcp [RANKS]]
+
+By default the figure is that of two ranks in shared memory; the note has both transports.
 
 The time of paramd is that of Optimizer.step(). DDP communicates within the backward pass: its time is that of the
 backward pass and of SGD.step(), less that of a backward pass without communication (in no_sync). Blocks of steps take
-turns. The figure is the median ratio of neighbouring blocks. At the end all three models must have the same weights.
+turns (turns.py). The figure is the median ratio of neighbouring blocks. At the end all three models must have the same
+weights.
 """
 from __future__ import annotations
 
 import os
-import statistics
+import sys
+from functools import partial
 
 import torch_ranks  # first: without PyTorch the program ends here
-from torch_ranks import RANK, median_ms, seconds
+import turns
+from torch_ranks import RANK, median_ms
+from turns import seconds
 
 import paramd.torch
 
@@ -80,14 +87,17 @@ def measure() -> None:
     sides = [WithDDP(), WithParamd("shared", os.environ["SHARED"]), WithParamd("tcp", os.environ["TCP"])]
     for side in sides:
         median_ms(side.step, 2)
-    rounds = [[median_ms(side.step, STEPS) for side in sides] for _ in range(PAIRS)]
+    rows = turns.take([partial(median_ms, side.step, STEPS) for side in sides], PAIRS)
     found = [side.weight() for side in sides]
     assert max(found) - min(found) < 1e-5 * abs(found[0]), f"the models have different weights: {found}"
     if RANK == 0:
-        ddp, shared, tcp = (statistics.median(column) for column in zip(*rounds))
-        ratio, tcp_ratio = (statistics.median(row[i] / row[0] for row in rounds) for i in (1, 2))
-        print(f"{ratio:.3f}\t{shared:.0f} ms, DDP {ddp:.0f} ms; over TCP {tcp_ratio:.3f}, {tcp:.0f} ms")
+        ms = turns.medians(rows)
+        ratios = {name: turns.ratio(rows, i, 0) for i, name in ((1, "shared"), (2, "tcp"))}
+        notes = [f"{name} {ratio.median:.3f} ({ratio}), {ms[i]:.0f} ms"
+                 for i, (name, ratio) in enumerate(ratios.items(), start=1)]
+        print(f"{ratios[sys.argv[1] if len(sys.argv) > 1 else 'shared'].median:.3f}\t{'; '.join(notes)}; DDP "
+              f"{ms[0]:.0f} ms; {os.environ['WORLD_SIZE']} ranks, PyTorch {torch.__version__}")
 
 
 if __name__ == "__main__":
-    torch_ranks.main(measure)
+    torch_ranks.main(measure, int(sys.argv[2]) if len(sys.argv) > 2 else 2)
