@@ -103,6 +103,16 @@ TEST(a_version_takes_the_memory_of_the_one_before)
     assert_null(all.table);
 }
 
+TEST(a_version_may_have_no_weights)
+{
+    pd_buffer_pool *const none[4] = { NULL };
+    pd_published *published = pd_published_new(none, 10);
+
+    assert_non_null(published);
+    for (int t = 0; t < 4; t++) assert_null(published->at[t]);
+    pd_published_unref(published);
+}
+
 TEST(memory_that_runs_out_leaves_nothing_behind)
 {
     for (int64_t n = 0;; n++) {

@@ -255,7 +255,7 @@ void pd_buffer_pool_give(pd_buffer_pool *pool, void *at)
 
 void *pd_buffer_pool_take_struct(pd_buffer_pool *pool, size_t bytes)
 {
-    idle_struct *idle = pool->structs;
+    idle_struct *idle = pool != NULL ? pool->structs : NULL;
 
     assert(bytes >= sizeof *idle);
     if (idle == NULL) return pd_zeroed(bytes);
@@ -268,6 +268,10 @@ void pd_buffer_pool_give_struct(pd_buffer_pool *pool, void *at)
 {
     idle_struct *idle = at;
 
+    if (pool == NULL) {
+        free(at);
+        return;
+    }
     *idle = (idle_struct){ pool->structs };
     pool->structs = idle;
     pool->n_structs++;

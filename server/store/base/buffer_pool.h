@@ -66,10 +66,11 @@ void *pd_buffer_pool_take(pd_buffer_pool *pool);
 /* Returns a buffer to its pool, which frees it if it has idle buffers enough. Accepts NULL for `at`. */
 void pd_buffer_pool_give(pd_buffer_pool *pool, void *at);
 /* Returns a struct of `bytes` bytes, all of them 0, which describes buffers of the pool: one that was given back, if
- * the pool has one, so that a step allocates none. All structs of one pool have the same size. NULL: out of memory. */
+ * the pool has one, so that a step allocates none. All structs of one pool have the same size. `pool` may be NULL: then
+ * the struct is always new. NULL: out of memory. */
 void *pd_buffer_pool_take_struct(pd_buffer_pool *pool, size_t bytes);
-/* Gives a struct back. The pool keeps one for each user, and frees further ones. Call it before the buffers return: the
- * pool may be freed with the last of them. */
+/* Gives a struct back to the pool that it was taken from. The pool keeps one for each user, and frees further ones.
+ * Call it before the buffers return: the pool may be freed with the last of them. */
 void pd_buffer_pool_give_struct(pd_buffer_pool *pool, void *at);
 /* Returns the bytes of a pool's struct, without its buffers. */
 uint64_t pd_buffer_pool_own_bytes(void);

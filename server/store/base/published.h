@@ -54,8 +54,7 @@ pd_unread *pd_unread_find(const pd_budget *all, uint32_t number);
 uint64_t pd_published_own_bytes(void);
 
 /* Creates a published version with undefined content and one reference (store_refs). It gets a buffer from each pool of
- * the array that is not NULL; pool[t] is that of element type t (pd_dtype). pool[PD_F32] must not be NULL. NULL: out of
- * memory. */
+ * the array that is not NULL; pool[t] is that of element type t (pd_dtype). NULL: out of memory. */
 pd_published *pd_published_new(pd_buffer_pool *const pool[4], int64_t elements);
 /* Adds a buffer of another element type to a published version that is not published yet. PD_NO_MEMORY: the published
  * version is unchanged. */
