@@ -10,7 +10,7 @@
  * as held meanwhile, however long that takes: the ranks of a job, not the lease, keep two owners from both closing a
  * step. Once the lease has ended, another daemon may have the key, and may have taken steps back. So until the lease is
  * renewed or the key is registered again, a daemon takes steps but does not tell that they are durable
- * (pd_owner_may_tell in net/handlers.h). Loop thread. */
+ * (pd_owner_is_sure in net/handlers.h). Loop thread. */
 #ifndef PD_LEASE_H
 #define PD_LEASE_H
 

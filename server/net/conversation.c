@@ -70,7 +70,7 @@ static int on_asks(void *arg, const pd_wait *wait, uint32_t number, uint32_t par
 
 static bool on_may_tell(void *arg)
 {
-    return pd_owner_may_tell(arg);
+    return pd_owner_is_sure(arg);
 }
 
 /* Returns a message of the step thread as an effect. Asserts that no effect was lost, and that effects arrive in the

@@ -245,7 +245,7 @@ static bool withhold(pd_daemon *daemon, pd_effect *effect)
     pd_pending *pending;
     const pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn == NULL || conn->operates || pd_owner_may_tell(daemon)) return false;
+    if (conn == NULL || conn->operates || pd_owner_is_sure(daemon)) return false;
     pending->withheld = effect;
     return true;
 }

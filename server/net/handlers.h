@@ -76,13 +76,11 @@ int pd_owner_check(const pd_conn *conn, const Paramd__HelloRequest *hello, bool 
  *   PD_INVALID_ARGUMENT  the request names more shards than a cluster can have */
 int pd_owner_check_tenures(const pd_conn *conn, const Paramd__GoBackRequest *asked, pd_error *err);
 /* Returns whether this daemon is sure to own its shard: it has no engine, or its lease has not ended. Otherwise another
- * daemon may own the shard, so this one begins no job: the other may have it (pd_request.u.hello.unsure). */
+ * daemon may own the shard, and go back behind steps of this one. So this daemon tells workers of no new durable step:
+ * answers to data frames ask here by way of the version table, those to Checkpoint before they are sent. The answer to
+ * Declare does not ask: it tells what this daemon has, so that a worker can say to which step it is to go back. Nor
+ * does this daemon create jobs (pd_request.u.hello.unsure), as the other one may have them. */
 bool pd_owner_is_sure(const pd_daemon *daemon);
-/* Returns whether this daemon may tell workers that a step is durable, because it is sure to own its shard. Another
- * owner may go back behind the step. The one place that decides this: answers to data frames ask it through the version
- * table, those to Checkpoint before they are sent. The answer to Declare does not ask: it tells what this daemon has,
- * so that a worker can say to which step it is to go back. */
-bool pd_owner_may_tell(const pd_daemon *daemon);
 /* Fills in what the table of shards says, if the daemon has one. */
 void pd_owner_fill(Paramd__HelloReply *reply, const pd_daemon *daemon);
 int pd_answer_shards(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);

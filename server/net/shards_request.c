@@ -19,12 +19,7 @@ bool pd_owner_is_sure(const pd_daemon *daemon)
 {
     const pd_cluster_table *table = table_of(daemon);
 
-    return table == NULL || pd_loop_clock_ns(daemon) / 1000000 < table->owned_until_ms;
-}
-
-bool pd_owner_may_tell(const pd_daemon *daemon)
-{
-    return PD_MUTANT(tells_without_lease) || pd_owner_is_sure(daemon);
+    return table == NULL || PD_MUTANT(lease_ignored) || pd_loop_clock_ns(daemon) / 1000000 < table->owned_until_ms;
 }
 
 void pd_owner_fill(Paramd__HelloReply *reply, const pd_daemon *daemon)

@@ -212,7 +212,7 @@ void pd_reply_checkpoint(pd_conn *conn, pd_pending *pending, pd_effect *effect)
 
 void pd_tell_checkpoints(pd_conn *conn, uint64_t now_ms)
 {
-    bool may = pd_owner_may_tell(conn->daemon);
+    bool may = pd_owner_is_sure(conn->daemon);
     pd_error err;
 
     if (conn->pendings.of_kind[PD_AWAITS_OTHERS] == 0) return;
