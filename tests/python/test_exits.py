@@ -76,7 +76,7 @@ def child(url, job, kind):
 
 @pytest.mark.parametrize(("kind", "expected"), [("return", "left"), ("collected", "left"), ("0", "left"), ("1", "lost"),
                                                 ("error", "lost")])
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_a_process_of_multiprocessing_does_so_too(daemon, job, kind, expected, method):
     before = join(daemon.url, job + "-parent")          # a forked child has it, too, and leaves it alone
     process = multiprocessing.get_context(method).Process(target=child, args=(daemon.url, job, kind))

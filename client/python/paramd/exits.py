@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from multiprocessing import process, util
+from types import FrameType
 from typing import NoReturn
 
 from .client import Client
@@ -99,10 +100,18 @@ def _note_status() -> None:
 
 
 def _is_failing() -> bool:
-    """Returns whether an exception ends a process of multiprocessing, which leaves no other trace of it. It calls its
-    finalizers while it handles the exception."""
+    """Returns whether a process of multiprocessing ends with an error. Its finalizers are called while it handles the
+    exception, or, from Python 3.13 on, after that: then a frame of multiprocessing has the exit code, if it was
+    forked."""
     error = sys.exc_info()[1]
-    return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
+    if error is not None:
+        return not (isinstance(error, SystemExit) and error.code in (None, 0))
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_bootstrap":
+        if frame.f_globals.get("__name__", "").startswith("multiprocessing.") and "code" in frame.f_locals:
+            return frame.f_locals["code"] != 0
+        frame = frame.f_back
+    return False
 
 
 def _at_exit() -> None:
@@ -111,15 +120,16 @@ def _at_exit() -> None:
 
 
 def _hook() -> None:
-    """Has `_at_exit` called at the end of this process. One of multiprocessing runs no functions of atexit."""
+    """Has `_at_exit` called at the end of this process. One of multiprocessing runs functions of atexit from Python 3.13
+    on."""
     global _hooked
     if _hooked == os.getpid():
         return
-    if process.parent_process() is not None:
+    if not _hooked:
+        _note_status()
+    if process.parent_process() is not None and sys.version_info < (3, 13):
         util.Finalize(None, _at_exit, exitpriority=100)
     else:
-        if not _hooked:
-            _note_status()
         atexit.register(_at_exit)       # behind weakref's, so it comes before that one, which closes connections
     _hooked = os.getpid()
 
