@@ -39,12 +39,12 @@ typedef struct pd_cluster_table {
     uint32_t n_spares;
     pd_cluster_shard shards[PD_MAX_SHARDS];
     pd_cluster_spare spares[PD_CLUSTER_SPARES];
-    int own;           /* number of this daemon's shard; -1: it has none (yet) */
-    uint64_t tenure;   /* this daemon's tenure; 0: it owns no shard */
-    uint64_t lease_ms; /* ms until the lease of this daemon's key ends; 0: it has ended, or there is none */
+    int own;                 /* number of this daemon's shard; -1: it has none (yet) */
+    uint64_t tenure;         /* this daemon's tenure; 0: it owns no shard */
+    uint64_t lease_ms;       /* ms until the lease of this daemon's key ends; 0: it has ended, or there is none */
     uint64_t owned_until_ms; /* time until which nobody else can own this daemon's shard: the end of its lease, by the
-                              * clock of pd_cluster_turn. 0: the daemon owns no shard, or the lease has ended */
-    bool engine_up;    /* the engine has answered the last call */
+                              * clock of pd_cluster_turn. 0: the daemon owns no shard */
+    bool engine_up;          /* the engine has answered the last call */
 } pd_cluster_table;
 
 #endif

@@ -34,7 +34,7 @@ typedef struct pd_pending {
     uint64_t until_ms;            /* of a Checkpoint: time until which its peer waits */
     pd_effect *withheld; /* of a Checkpoint: its answer, which the daemon may not tell yet; NULL: the store has not
                           * answered */
-    double fastest;               /* of a push or pull: greatest speed of the job's workers, which its answer tells */
+    double fastest;      /* of a push or pull: greatest speed of the job's workers, which its answer tells */
     pd_wait wait; /* of Push, Pull and PushPull: the pieces that wait on the version table; must be the last member */
 } pd_pending;
 
