@@ -1,5 +1,5 @@
 #!/bin/bash
-# Draws deploy/curves.svg, the picture in README.md: training loss and test loss of momentum SGD and of other
+# Draws deploy/curves.svg, a picture in tests/bench/README.md: training loss and test loss of momentum SGD and of other
 # optimizers, over steps and over CPU time. Prints the figures steps_to_sgd_NAME, which come from the same trainings.
 # Takes about ten minutes of two cores, twice that on a busy machine.
 # Usage: tests/bench/curves.sh [OPTIMIZER...]     without arguments: scalable_shampoo kron adafactor

@@ -68,6 +68,8 @@ RATES: dict[str, tuple[float, ...]] = {
 # Settings of optimizers that the example has not, for a number of steps. NAME+OPTION is the optimizer NAME with an
 # option.
 MORE: dict[str, Callable[[int], Record]] = {
+    "kl_shampoo": lambda _: {"betas": (0.8, 0.95), "shampoo_beta": 0.9, "precondition_frequency": 5,
+                             "weight_decay": 0.1},
     "ademamix": lambda steps: {"betas": (0.7, 0.99, 0.999), "alpha": 4.0, "alpha_warmup": steps,
                                "beta3_warmup": steps, "weight_decay": 0.01},
     "mars": lambda _: {"betas": (0.8, 0.95), "weight_decay": 0.01, "lr_1d": 0.032, "weight_decay_1d": 0.01},

@@ -88,7 +88,7 @@ def on_text(make: Make) -> float:
 
 def of_char_lm(optimizer: str) -> float:
     """Runs the example char_lm.py for some steps. Returns its loss on the text that was kept."""
-    options = argparse.Namespace(optimizer=optimizer, steps=60, batch=16, every=60, seed=0)
+    options = argparse.Namespace(optimizer=optimizer, steps=60, batch=16, width=64, layers=2, every=60, seed=0)
     return float(char_lm.train(options)[-1]["validation"])
 
 

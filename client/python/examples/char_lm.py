@@ -36,10 +36,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     # weights that a step takes away: 0.0064, as in AdamW with a weight_decay of 0.2.
     "shampoo": {"preset": "upstream", "lr": 0.064, "betas": (0.8, 0.95), "grafting_config": "Adam", "epsilon": 1e-6,
                 "inv_root_override": 2, "precondition_frequency": 5, "weight_decay": 0.1, "exponent_multiplier": 1.25},
-    # New bases every 5 steps. In 300 steps soap has the loss that AdamW has after 400, kl_shampoo in 340.
+    # New bases every 5 steps. In 300 steps soap has the loss that AdamW has after 400.
     "soap": {"lr": 0.032, "betas": (0.8, 0.95), "precondition_frequency": 5, "weight_decay": 0.1},
-    "kl_shampoo": {"lr": 0.032, "betas": (0.8, 0.95), "shampoo_beta": 0.9, "precondition_frequency": 5,
-                   "weight_decay": 0.1},
     # The factors begin near their final size. They learn in every step, with the largest rate.
     "kron": {"preset": "upstream", "lr": 0.016, "b1": 0.8, "preconditioner_init_scale": 10, "preconditioner_lr": 1.0,
              "merge_small_dims": False, "partition_grads_into_blocks": False, "preconditioner_update_probability": 1.0},
