@@ -120,8 +120,8 @@ def _at_exit() -> None:
 
 
 def _hook() -> None:
-    """Has `_at_exit` called at the end of this process. One of multiprocessing runs functions of atexit from Python 3.13
-    on."""
+    """Has `_at_exit` called at the end of this process. One of multiprocessing runs functions of atexit from Python
+    3.13 on."""
     global _hooked
     if _hooked == os.getpid():
         return
