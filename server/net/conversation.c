@@ -210,10 +210,9 @@ void pd_conversation_tick(pd_daemon *daemon)
 
     if (daemon->ingest.unreported) daemon->ingest.stall_over = true;
     daemon->ingest.unreported = false;
-    for (size_t i = 0; i < daemon->table.capacity; i++) {
-        if (daemon->table.at[i] == NULL) continue;
-        pd_tell_checkpoints(daemon->table.at[i], now);
-        pd_conn_tick(daemon->table.at[i], now);
+    for (size_t i = 0; i < daemon->table.capacity; i++) { /* each call may close the connection */
+        if (daemon->table.at[i] != NULL) pd_tell_checkpoints(daemon->table.at[i], now);
+        if (daemon->table.at[i] != NULL) pd_conn_tick(daemon->table.at[i], now);
     }
     pd_version_table_ask_again(daemon->versions);
     pd_http_tick(daemon, now);

@@ -345,6 +345,20 @@ TEST(a_worker_that_ends_while_it_waits_for_a_lease_leaves_nothing_behind, scene 
     assert_int_equal(s->daemon->table.n, 0);
 }
 
+TEST(a_withheld_answer_for_which_there_is_no_memory_closes_its_connection, scene *s)
+{
+    int fd = wait_for_lease(s, 0);
+    bool failed;
+
+    set_lease(s, false);
+    oom_arm(0);
+    pd_conversation_tick(s->daemon);
+    failed = oom_disarm();
+    assert_true(failed);
+    assert_int_equal(s->daemon->table.n, 0);
+    close(fd);
+}
+
 TEST(an_operator_hears_of_a_checkpoint_without_a_lease, scene *s)
 {
     int fd = scene_operator(s);
@@ -415,6 +429,17 @@ TEST(nobody_waits_longer_than_ten_minutes_for_a_checkpoint, scene *s)
     close(fd);
 }
 
+/* Joins and declares as rank 1. Returns the durable step that the answer tells. */
+static uint64_t declare_as_second(scene *s, int fd)
+{
+    scene_hello(s, fd, "j", 1, 2);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    scene_declare(s, fd, 1);
+    scene_settle(s);
+    return ((Paramd__DeclareReply *)expect_reply(s, fd, PD_DECLARE))->durable_step;
+}
+
 TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
 {
     int first = scene_join(s, 0, 2, 1), second;
@@ -422,12 +447,7 @@ TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
 
     note_durable(s, job, 20);
     second = scene_connect(s);
-    scene_hello(s, second, "j", 1, 2);
-    scene_settle(s);
-    scene_expect(s, second, PD_HELLO);
-    scene_declare(s, second, 1);
-    scene_settle(s);
-    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, second, PD_DECLARE))->durable_step, 20);
+    assert_int_equal(declare_as_second(s, second), 20);
     scene_initialise(s, first, 1);
     scene_data(s, first, PD_PUSH, 0, 1);
     scene_settle(s);
@@ -472,12 +492,7 @@ TEST(a_declare_tells_which_steps_an_owner_has_whose_lease_has_ended, scene *s)
     set_lease(s, true);
     table.n_shards = 0; /* its workers do not follow shards */
     note_durable(s, job_of(s, "j"), 5);
-    scene_hello(s, second, "j", 1, 2);
-    scene_settle(s);
-    scene_expect(s, second, PD_HELLO);
-    scene_declare(s, second, 1);
-    scene_settle(s);
-    assert_int_equal(((Paramd__DeclareReply *)expect_reply(s, second, PD_DECLARE))->durable_step, 5);
+    assert_int_equal(declare_as_second(s, second), 5);
     close(first);
     close(second);
 }
