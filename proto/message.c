@@ -297,8 +297,8 @@ static size_t size_of(ProtobufCType type)
     }
 }
 
-/* Adds an element, all 0, to a list, which is full when it has 0, 1, 2, 4, 8 ... elements. Returns the element. NULL:
- * there is no room. */
+/* Appends an element of zeros to a list, and returns it; NULL: the arena has no room. The list's memory doubles when
+ * its number of elements is a power of two. */
 static void *add_element(walk *w, const ProtobufCFieldDescriptor *field, uint8_t *message)
 {
     size_t *n = (size_t *)(void *)(message + field->quantifier_offset), size = size_of(field->type);

@@ -33,7 +33,7 @@ struct pd_cluster {
     uint64_t declined_ms[PD_MAX_SHARDS]; /* until when the shard is not chosen again */
     uint64_t now_ms, removal_due_ms;
     uint64_t down_ms; /* since when the engine does not answer; 0: it answers */
-    bool unsure;      /* the log says that the lease of this daemon's shard has ended */
+    bool unsure;      /* the end of this daemon's key lease was logged, and the lease has not been renewed since */
     void (*changed)(void *arg);
     void *changed_arg;
     uint64_t version; /* of the table, when `changed` was last called */

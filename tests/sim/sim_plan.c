@@ -119,7 +119,7 @@ static const char *const slow_rules[] = {
     "* muon lr=0.01 weight_decay=0 normuon=yes",
 };
 
-/* Optimizers that evaluate an average of the weights. */
+/* Rules whose weights to evaluate with are an average of the trained ones. */
 static const char *const averaging_rules[] = {
     "* schedule_free lr=0.01 warmup_steps=3",
     "* schedule_free lr=0.02 r=1 inner_momentum=0.5 mu_dtype=bfloat16",

@@ -29,7 +29,7 @@ void sim_readouts_keep(sim *s, const sim_job *job, uint64_t creator, uint32_t pa
     int64_t chunk = (int64_t)s->plan->chunk;
     sim_readout *readout;
 
-    /* Where steps go on without a worker, each chunk that it gets may be of another step. */
+    /* With open sets a step closes without this worker, so the chunks of one answer may be of several steps. */
     if (h == NULL || n == 0 || (job->open.on && first / chunk != (first + n - 1) / chunk)) return;
     readout = sim_must(malloc(sizeof *readout + (size_t)n * sizeof *weights));
     *readout = (sim_readout){ .next = h->readouts, .param = param, .step = step, .first = first, .n = n };

@@ -105,7 +105,7 @@ TEST(unpacks_the_frame_it_packs, void *arena)
     free(frame);
 }
 
-/* Returns memory that is all 0 and stays. */
+/* Returns zeroed bytes that nobody frees: they last as long as the program. */
 static void *memory(size_t bytes)
 {
     static _Alignas(16) uint8_t all[4 << 20];
