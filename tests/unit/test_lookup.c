@@ -38,6 +38,16 @@ static int wait_for(pd_lookup *lookup, double seconds, pd_error *err)
     return rc;
 }
 
+/* Waits until a lookup that was left behind is over: a new one either joins it, or finds it gone. */
+static void await_end(const char *host)
+{
+    pd_lookup *lookup = start(host);
+    pd_error err = { 0 };
+
+    assert_int_not_equal(wait_for(lookup, patient(20), &err), PD_DEADLINE_EXCEEDED);
+    pd_lookup_leave(lookup);
+}
+
 TEST(a_number_is_taken_while_name_servers_are_silent)
 {
     static const char *const numbers[] = { "127.0.0.1", "::1", "192.0.2.1" };
@@ -80,6 +90,7 @@ TEST(a_wait_ends_when_its_thread_has_to_end)
     assert_int_equal(pd_lookup_wait(lookup, &addresses, stop, 60000, &err), PD_CANCELLED);
     pd_lookup_leave(lookup); /* it is left behind */
     names_answer();
+    await_end("localhost");
     close(stop);
 }
 
@@ -122,6 +133,15 @@ TEST(an_error_of_the_resolver_is_told)
     pd_lookup_leave(lookup);
 }
 
+/* A name that the resolver refuses without asking a name server. */
+static pd_address bad_name(int i)
+{
+    char host[32];
+
+    snprintf(host, sizeof host, "bad name %d", i);
+    return address(host);
+}
+
 TEST(a_process_looks_up_16_names_at_once)
 {
     pd_lookup *lookups[16], *one_more;
@@ -129,17 +149,14 @@ TEST(a_process_looks_up_16_names_at_once)
     pd_error err = { 0 };
 
     names_hang();
-    for (int i = 0; i < 16; i++) {
-        char host[32];
-        snprintf(host, sizeof host, "bad name %d", i);
-        lookups[i] = start(host);
-    }
+    for (int i = 0; i < 16; i++) lookups[i] = start(bad_name(i).host);
     assert_int_equal(pd_lookup_start(&one_more, &url, &err), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.text, "one.more.invalid"));
     for (int i = 0; i < 16; i++) pd_lookup_leave(lookups[i]);
     assert_int_equal(pd_lookup_start(&one_more, &url, &err), PD_RESOURCE_EXHAUSTED); /* their threads are there */
     assert_true(names_await_blocked(16, patient(5)));
     names_answer();
+    for (int i = 0; i < 16; i++) await_end(bad_name(i).host);
 }
 
 /* In the child of a fork: a lookup of the same name begins anew. Returns the exit status. */

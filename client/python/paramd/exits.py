@@ -109,7 +109,7 @@ def _is_failing() -> bool:
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_name != "_bootstrap":
         if frame.f_globals.get("__name__", "").startswith("multiprocessing.") and "code" in frame.f_locals:
-            return frame.f_locals["code"] != 0
+            return bool(frame.f_locals["code"] != 0)
         frame = frame.f_back
     return False
 
