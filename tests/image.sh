@@ -63,7 +63,8 @@ for _ in $(seq 100); do
     sleep 0.2
 done
 buildah run "$server" -- paramctl ping                  # what HEALTHCHECK asks
-buildah run "$worker" -- fashion --rank 1 --world 2 --epochs 1 > "$work/rank1.log" 2>&1 &
-buildah run "$worker" -- fashion --rank 0 --world 2 --epochs 1
+train() { buildah run --env PARAMD_JOB=fashion "$worker" -- fashion --rank "$1" --world 2 --epochs 1; }
+train 1 > "$work/rank1.log" 2>&1 &
+train 0
 wait $!
 buildah images
