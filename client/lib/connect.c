@@ -277,12 +277,13 @@ static int try_next(pd_race *r, int timeout_ms)
     return -1;
 }
 
-/* Removes socket number i from the race, and returns it. */
+/* Removes socket number i from the race, and returns it. The others stay in their order. */
 static int take_out(pd_race *r, int i)
 {
     int fd = r->sockets[i].fd;
 
-    r->sockets[i] = r->sockets[--r->n];
+    r->n--;
+    memmove(&r->sockets[i], &r->sockets[i + 1], (size_t)(r->n - i) * sizeof r->sockets[i]);
     return fd;
 }
 
@@ -293,8 +294,8 @@ static void give_up(pd_race *r, int error)
     while (r->n > 0) close(take_out(r, 0));
 }
 
-/* Waits until a socket is connected, the next address is due or the time is up. Returns the connected socket; -1: there
- * is none. */
+/* Waits until a socket is connected, the next address is due or the time is up. Returns the connected socket, the one
+ * of the earliest address if there are several; -1: there is none. */
 static int await_sockets(pd_race *r)
 {
     int64_t left = (r->next != NULL ? r->next_ms : r->end_ms) - pd_clock_ms();
@@ -304,7 +305,7 @@ static int await_sockets(pd_race *r)
     n = poll(r->sockets, MOST_SOCKETS + 1, left > 0 ? (int)left : 0);
     if (n < 0 && errno != EINTR) give_up(r, errno);
     if (n <= 0) return -1;
-    for (int i = r->n - 1; i >= 0; i--) {
+    for (int i = 0; i < r->n; i++) {
         socklen_t size = sizeof(int);
         int error = 0;
 
@@ -312,7 +313,7 @@ static int await_sockets(pd_race *r)
         if (getsockopt(r->sockets[i].fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
         if (error == 0) return take_out(r, i);
         r->error = error;
-        close(take_out(r, i));
+        close(take_out(r, i--));
     }
     return -1;
 }

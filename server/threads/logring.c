@@ -70,12 +70,11 @@ static size_t plain_line(char out[PD_LOG_JOURNAL_LINE], const char *line, size_t
 
 enum { LINE_BYTES = PD_LOG_JOURNAL_LINE, CRASH_MS = 200 };
 
-/* The ring of log lines: the bytes from position `taken` to position `put` wait to be written; both numbers only grow.
- * They change with `lock` held, except in on_abort. */
+/* The ring of log lines: the bytes from position `written` to position `put` are not written yet; both numbers only
+ * grow, with `lock` held. The line that the thread is writing stays in the ring, so that on_abort finds it. */
 static char ring[PD_LOG_RING_BYTES];
-static atomic_size_t put, taken;
+static atomic_size_t put, written;
 static uint64_t lost;   /* number of log lines that did not fit into the ring and are not reported yet */
-static bool writing;    /* the thread is writing a line, which is no longer in the ring */
 static bool runs, ends; /* runs: the thread was started. ends: the thread must end when all lines are written */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, empty;
@@ -85,14 +84,14 @@ static pd_log_report *report_lost; /* function that makes the line about lost li
 static void write_all(const char *line, size_t n)
 {
     while (n > 0) {
-        ssize_t written = write(STDERR_FILENO, line, n);
-        if (written < 0 && errno == EAGAIN)
+        ssize_t part = write(STDERR_FILENO, line, n);
+        if (part < 0 && errno == EAGAIN)
             poll(&(struct pollfd){ .fd = STDERR_FILENO, .events = POLLOUT }, 1, -1);
-        else if (written < 0 && errno != EINTR)
+        else if (part < 0 && errno != EINTR)
             return; /* the log line is lost, because there is no place to report the error */
-        if (written <= 0) continue;
-        line += written;
-        n -= (size_t)written;
+        if (part <= 0) continue;
+        line += part;
+        n -= (size_t)part;
     }
 }
 
@@ -108,12 +107,12 @@ void pd_log_write(const char *line, size_t n)
 
 static size_t used(void)
 {
-    return put - taken;
+    return put - written;
 }
 
 static bool is_owed(void)
 {
-    return used() > 0 || lost > 0 || writing;
+    return used() > 0 || lost > 0;
 }
 
 static void copy_in(const char *line, size_t n)
@@ -125,14 +124,13 @@ static void copy_in(const char *line, size_t n)
     put += n;
 }
 
-/* Removes the oldest log line from the ring and copies it to `out`. Returns its length. */
-static size_t copy_out(char out[LINE_BYTES])
+/* Copies the log line at a position of the ring to `out`. Returns its length. Safe in a signal handler. */
+static size_t copy_out(char out[LINE_BYTES], size_t at)
 {
     size_t n = 0;
 
-    do out[n] = ring[(taken + n) % sizeof ring];
+    do out[n] = ring[(at + n) % sizeof ring];
     while (out[n++] != '\n');
-    taken += n;
     return n;
 }
 
@@ -164,16 +162,15 @@ bool pd_log_ring_put(const char *line, size_t n)
     return taken_over;
 }
 
-/* Takes the oldest log line from the ring. If the ring is empty but lines were lost, makes the report of them instead.
- * Returns the line's length; 0: there is no line. */
+/* Copies the oldest log line of the ring to `line`. If the ring is empty but lines were lost, puts the report of them
+ * first. Returns the line's length; 0: there is no line. */
 static size_t next_line(char line[LINE_BYTES])
 {
-    size_t n = 0;
-
-    if (used() > 0) return copy_out(line);
-    if (lost > 0) n = report_lost(line, LINE_BYTES, lost);
-    lost = 0;
-    return n;
+    if (used() == 0 && lost > 0) {
+        copy_in(line, report_lost(line, LINE_BYTES, lost));
+        lost = 0;
+    }
+    return used() > 0 ? copy_out(line, written) : 0;
 }
 
 static void *write_lines(void *arg)
@@ -188,11 +185,10 @@ static void *write_lines(void *arg)
             pthread_cond_wait(&more, &lock);
             continue;
         }
-        writing = true;
         pthread_mutex_unlock(&lock);
         pd_log_write(line, n);
         pthread_mutex_lock(&lock);
-        writing = false;
+        written += n;
         if (!is_owed()) pthread_cond_broadcast(&empty);
     }
     pthread_mutex_unlock(&lock);
@@ -200,22 +196,26 @@ static void *write_lines(void *arg)
 }
 
 /* Writes the log lines that are left in the ring when the process aborts after a failed assertion, because they may
- * show why. Gives up if the standard error takes no bytes for CRASH_MS. */
+ * show why. The line that the thread is writing may come twice. Gives up if the standard error takes no bytes for
+ * CRASH_MS. */
 static void on_abort(int number)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
+    size_t at = written, end = put;
 
     (void)number;
-    while (journal_is_open() && taken < put) {
+    while (journal_is_open() && at < end) {
         static char line[LINE_BYTES];
-        if (!send_to_journal(line, copy_out(line), false)) return;
+        size_t n = copy_out(line, at);
+        if (!send_to_journal(line, n, false)) return;
+        at += n;
     }
-    while (taken < put && poll(&out, 1, CRASH_MS) == 1 && (out.revents & POLLOUT) != 0) {
-        size_t at = taken % sizeof ring, n = put - taken;
-        if (n > sizeof ring - at) n = sizeof ring - at;
-        ssize_t written = write(STDERR_FILENO, ring + at, n < 512 ? n : 512);
-        if (written <= 0) return;
-        taken += (size_t)written;
+    while (at < end && poll(&out, 1, CRASH_MS) == 1 && (out.revents & POLLOUT) != 0) {
+        size_t from = at % sizeof ring, n = end - at;
+        if (n > sizeof ring - from) n = sizeof ring - from;
+        ssize_t taken = write(STDERR_FILENO, ring + from, n < 512 ? n : 512);
+        if (taken <= 0) return;
+        at += (size_t)taken;
     }
 }
 
@@ -257,7 +257,7 @@ static bool wait_until_written(void)
  * process. */
 void pd_log_ring_stop(void)
 {
-    bool written;
+    bool done;
 
     pthread_mutex_lock(&lock);
     if (!runs) {
@@ -266,11 +266,11 @@ void pd_log_ring_stop(void)
     }
     ends = true;
     pthread_cond_signal(&more);
-    written = wait_until_written();
+    done = wait_until_written();
     runs = false;
     pthread_mutex_unlock(&lock);
     signal(SIGABRT, SIG_DFL);
-    if (written)
+    if (done)
         pthread_join(thread, NULL);
     else
         pthread_detach(thread);

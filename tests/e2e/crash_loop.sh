@@ -29,7 +29,10 @@ done
 
 scratch=$(mktemp -d /tmp/paramd-crash.XXXXXX)
 world=4 begun=$SECONDS
-pids=('' '' '' '') daemons=() ports=()
+pids=('' '' '' '') daemons=()
+exec {held}< <(exec python3 -B "$(dirname "$0")/../support/hold_ports.py" "$shards")
+holder=$!
+read -r -a ports <&"$held"
 declare -A killed=([daemon]=0 [worker]=0 [both]=0 [two]=0 [all]=0)
 RANDOM=$seed
 # A new process of the same run takes its rank over, also if the daemon has not noticed yet that the old one is gone.
@@ -37,7 +40,7 @@ export PARAMD_RUN=crash
 
 end_all() {
     local pid
-    for pid in "${daemons[@]}" "${pids[@]}"; do kill -9 "$pid" 2> /dev/null || true; done
+    for pid in "${daemons[@]}" "${pids[@]}" "$holder"; do kill -9 "$pid" 2> /dev/null || true; done
     wait 2> /dev/null || true
     if [ -z "$keep" ]; then rm -rf "$scratch"; fi
 }
@@ -70,12 +73,10 @@ if [ "$shards" -gt 1 ]; then job+=(--option nonfinite_scope=job --whole); fi
 start_daemon() {
     local shard=$1
     mkdir -p "$2"
-    "$bin/paramd" --listen "127.0.0.1:${ports[shard]:-0},unix://$scratch/socket$shard" \
+    "$bin/paramd" --listen "127.0.0.1:${ports[shard]},unix://$scratch/socket$shard" \
         --port-file "$scratch/port$shard" --state-dir "$2/$shard" >> "$scratch/daemon$shard.log" 2>&1 &
     daemons[shard]=$!
-    [ -z "${ports[shard]:-}" ] || return 0
-    await 10 'the daemon to listen' test -s "$scratch/port$shard"
-    ports[shard]=$(cat "$scratch/port$shard")
+    [ -s "$scratch/port$shard" ] || await 60 'the daemon to listen' test -s "$scratch/port$shard"
 }
 
 # start_daemons FOLDER : starts all daemons in use

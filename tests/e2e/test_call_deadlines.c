@@ -7,6 +7,7 @@
 
 #include "test.h"
 #include "daemon_process.h"
+#include "handle.h"
 #include "names.h"
 #include "proxy.h"
 #include "team.h"
@@ -15,16 +16,23 @@
 /* Seconds by which a call may outlive its deadline: more than the 0.2 s of the figure deadline_overrun_s, since a
  * machine that runs tests is busy. */
 #define MOST_OVER 0.5
+/* Seconds that pd_client_close may take: it waits for nothing, but it cannot be tried again. */
+#define MOST_CLOSE 5.0
+
+enum { TRIES = 5 };
 
 static const char *const rules[] = { "* sgd lr=1", NULL };
 static const char *const in_the_open[] = { NULL };
 
-static void check_time(double begin, double deadline, const char *what)
+/* Returns whether a call that ends now has ended in time. Fails the test if it has not in several tries: a busy machine
+ * makes some calls slow, and none fast. */
+static bool is_in_time(double begin, double deadline, int *tries, const char *what)
 {
     double took = seconds_now() - begin;
 
-    if (took > deadline + patient(MOST_OVER))
-        fail_msg("%s: took %.2f s, its deadline was %.2f s", what, took, deadline);
+    if (took <= deadline + patient(MOST_OVER)) return true;
+    if (++*tries == TRIES) fail_msg("%s: took %.2f s, its deadline was %.2f s", what, took, deadline);
+    return false;
 }
 
 /* Opens a handle, which must fail in time. `reason` is a part of the error. */
@@ -33,12 +41,23 @@ static void open_in_vain(const char *urls, const char *reason)
     const pd_client_options options = { .urls = urls, .job = "late", .deadline = DEADLINE, .world_size = 1 };
     pd_client *client = NULL;
     pd_error err = { 0 };
+    double begin;
+    int tries = 0;
+
+    do {
+        begin = seconds_now();
+        assert_int_equal(pd_client_open(&client, &options, &err), PD_UNAVAILABLE);
+        assert_null(client);
+        if (strstr(err.text, reason) == NULL) fail_msg("expected \"%s\" in: %s", reason, err.text);
+    } while (!is_in_time(begin, DEADLINE, &tries, "pd_client_open"));
+}
+
+static void close_in_time(pd_client *client)
+{
     double begin = seconds_now();
 
-    assert_int_equal(pd_client_open(&client, &options, &err), PD_UNAVAILABLE);
-    check_time(begin, DEADLINE, "pd_client_open");
-    assert_null(client);
-    if (strstr(err.text, reason) == NULL) fail_msg("expected \"%s\" in: %s", reason, err.text);
+    pd_client_close(client);
+    assert_true(seconds_now() - begin < patient(MOST_CLOSE));
 }
 
 /* Closes a handle that tries to connect. */
@@ -47,13 +66,10 @@ static void close_at_once(const char *urls)
     const pd_client_options options = { .urls = urls, .job = "late", .join_later = true, .world_size = 1 };
     pd_client *client = NULL;
     pd_error err = { 0 };
-    double begin;
 
     assert_int_equal(pd_client_open(&client, &options, &err), PD_OK);
     sleep_for(0.1); /* the I/O thread begins to connect; where it has not, the test shows less */
-    begin = seconds_now();
-    pd_client_close(client);
-    check_time(begin, 0, "pd_client_close");
+    close_in_time(client);
 }
 
 TEST(silent_name_servers_hold_no_call)
@@ -166,11 +182,11 @@ typedef struct handle {
 
 static const int64_t small[] = { 8 };
 
-/* Opens the handle of a lone worker with one parameter. */
+/* Opens the handle of a lone worker with one parameter. Its calls have a long deadline until hurry. */
 static void open_handle(handle *h, const char *url, const char *job, const int64_t *elements)
 {
     const pd_client_options options = {
-        .urls = url, .job = job, .world_size = 1, .rules = rules, .deadline = DEADLINE, .quiet = true
+        .urls = url, .job = job, .world_size = 1, .rules = rules, .deadline = patient(20), .quiet = true
     };
     pd_error err = { 0 };
 
@@ -178,6 +194,11 @@ static void open_handle(handle *h, const char *url, const char *job, const int64
     h->weights = model_buffers(h->m);
     h->gradients = model_buffers(h->m);
     if (pd_client_open(&h->client, &options, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void hurry(handle *h)
+{
+    h->client->deadline = h->client->slice = DEADLINE;
 }
 
 static void prepare_handle(handle *h)
@@ -191,10 +212,7 @@ static void prepare_handle(handle *h)
 
 static void close_handle(handle *h)
 {
-    double begin = seconds_now();
-
-    pd_client_close(h->client);
-    check_time(begin, 0, "pd_client_close");
+    close_in_time(h->client);
     model_free_buffers(h->m, h->weights);
     model_free_buffers(h->m, h->gradients);
     model_free(h->m);
@@ -203,11 +221,14 @@ static void close_handle(handle *h)
 /* Makes a call that must end with PD_DEADLINE_EXCEEDED in time. */
 #define LATE(call)                                                                                                     \
     do {                                                                                                               \
-        double begin_ = seconds_now();                                                                                 \
-        int rc_ = (call);                                                                                              \
-        check_time(begin_, DEADLINE, #call);                                                                           \
-        if (rc_ != PD_DEADLINE_EXCEEDED) fail_msg("%s: %d: %s", #call, rc_, err.text);                                 \
-        assert_memory_equal(err.text, "waited", 6);                                                                    \
+        double begin_;                                                                                                 \
+        int tries_ = 0;                                                                                                \
+        do {                                                                                                           \
+            begin_ = seconds_now();                                                                                    \
+            int rc_ = (call);                                                                                          \
+            if (rc_ != PD_DEADLINE_EXCEEDED) fail_msg("%s: %d: %s", #call, rc_, err.text);                             \
+            assert_memory_equal(err.text, "waited", 6);                                                                \
+        } while (!is_in_time(begin_, DEADLINE, &tries_, #call));                                                       \
     } while (0)
 
 static void late_calls(handle *h)
@@ -243,6 +264,8 @@ TEST(a_stopped_daemon_holds_no_call)
     prepare_handle(&h);
     open_handle(&new, daemon->url, "undeclared", small);
     daemon_freeze(daemon);
+    hurry(&h);
+    hurry(&new);
     LATE(pd_client_declare(new.client, new.m->params, 1, &err));
     close_handle(&new);
     late_calls(&h);
@@ -291,6 +314,7 @@ TEST(a_restart_has_a_deadline)
     if (rc == PD_OK) rc = pd_client_wait(h.client, ticket, patient(10), &err);
     if (rc != PD_DATA_LOSS) fail_msg("%d: %s", rc, err.text);
     daemon_freeze(daemon);
+    hurry(&h);
     LATE(pd_client_restart(h.client, (void *const *)h.weights, &err));
     close_handle(&h);
     daemon_kill(daemon);
@@ -307,7 +331,8 @@ TEST(a_call_of_two_parts_has_one_deadline, const test_daemon *daemon)
     open_handle(&h, url, "parts", small);
     assert_int_equal(pd_client_declare(h.client, h.m->params, 1, &err), PD_OK);
     proxy_delay(between, 0.45 * DEADLINE); /* the first part, which sends the weights, takes 0.9 of the deadline */
-    LATE(pd_client_init(h.client, (void *const *)h.weights, &err));
+    hurry(&h);
+    assert_int_equal(pd_client_init(h.client, (void *const *)h.weights, &err), PD_DEADLINE_EXCEEDED);
     proxy_delay(between, 0);
     close_handle(&h);
     proxy_stop(between);

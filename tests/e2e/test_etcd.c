@@ -335,7 +335,7 @@ TEST(a_spare_takes_over_from_an_owner_that_was_killed_and_no_step_is_lost)
     took = await_steps(f, 20);
     print_message("steps went on after %.1f s, with leases of %d s\n", took, TTL);
     assert_true(took < patient(TTL + 2 + 1 + 1)); /* the lease, the question whether the owner answers, the start */
-    assert_true(daemon_says(f->at[1].daemon, "this daemon owns shard 0 of 1", 1));
+    assert_true(daemon_says(f->at[1].daemon, "this daemon owns shard 0 of 1", patient(10)));
     end_training(f, 0);
     finish(f);
 }
@@ -463,7 +463,7 @@ TEST(an_owner_that_slept_while_another_took_its_shard_exits_with_status_75_when_
     start(f, MOST - 1, "--cluster-spare", "this daemon owns shard 0 of 1");
     daemon_thaw(f->at[0].daemon);
     assert_int_equal(daemon_await_end(f->at[0].daemon, patient(10)), 75);
-    assert_true(daemon_says(f->at[0].daemon, "shard 0 has a newer owner: this daemon stops at once", 1));
+    assert_true(daemon_says(f->at[0].daemon, "shard 0 has a newer owner: this daemon stops at once", patient(10)));
     destroy(f, 0);
     finish(f);
 }
@@ -498,7 +498,7 @@ TEST(a_spare_on_another_machine_fetches_the_state_from_the_mirror_and_the_old_ow
     await_steps(f, 100);
     daemon_freeze(f->at[0].daemon);
     await_steps(f, 20);
-    assert_true(daemon_says(f->at[MOST - 1].daemon, "was fetched from", 1));
+    assert_true(daemon_says(f->at[MOST - 1].daemon, "was fetched from", patient(10)));
     daemon_thaw(f->at[0].daemon);
     assert_int_equal(daemon_await_end(f->at[0].daemon, patient(10)), 75);
     destroy(f, 0);
@@ -636,7 +636,7 @@ TEST(a_wrong_password_of_etcd_or_none_is_told_and_never_logged)
     fclose(file);
     assert_int_equal(chmod(path, 0600), 0);
     start_with_password(f, 0, f->folder, "wrong", "authentication failed, invalid user ID or password");
-    assert_true(daemon_says(f->at[0].daemon, "cluster.user = paramd: ", 1));
+    assert_true(daemon_says(f->at[0].daemon, "cluster.user = paramd: ", patient(10)));
     assert_int_equal(daemon_count(f->at[0].daemon, "barley"), 0);
     start(f, 1, NULL, "user name is empty: cluster.user and cluster.password_file are not set");
     finish(f);

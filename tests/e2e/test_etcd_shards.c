@@ -334,7 +334,7 @@ TEST(shards_that_move_again_and_again_lose_no_step_and_repeat_none)
         destroy(f, killed);
         await_steps(f, 25);
         snprintf(text, sizeof text, "this daemon owns shard %d of 3", shard);
-        assert_true(daemon_says(f->daemons[spare], text, 1));
+        assert_true(daemon_says(f->daemons[spare], text, patient(10)));
         owner[shard] = spare;
         spare = killed;
         start_at(f, spare, -1, "", "this daemon is a spare");

@@ -479,8 +479,8 @@ TEST(a_wrong_checksum_ends_the_stream, scene *s)
     expect_end(s, "checksum");
 }
 
-/* Takes a step of another job while the raw peer is slow: the other job must not be delayed. */
-static void expect_service(scene *s)
+/* Takes a step of another job, and returns how long it took. */
+static double serve_bystander(scene *s)
 {
     team t = { .url = s->daemon->url, .job = "bystander", .world = 1, .rules = rules, .model = s->model, .zero = true };
     double begun = seconds_now();
@@ -488,37 +488,61 @@ static void expect_service(scene *s)
 
     if (!worker_open(&w, &t, 0) || !worker_declare(&w) || !worker_count(&w) || !worker_leave(&w))
         fail_msg("%s", w.failure);
-    assert_true(seconds_now() - begun < patient(0.5));
     worker_free(&w);
+    return seconds_now() - begun;
 }
 
-TEST(who_says_nothing_is_cut_and_holds_up_nobody, scene *s)
+/* Takes steps of another job while raw peers are slow, which are cut after a second. `play` plays one peer, and returns
+ * how long the step took. A busy machine makes some steps slow, and none fast. */
+static void expect_service(scene *s, double (*play)(scene *s))
 {
-    talk(s, NULL, 0);
-    expect_service(s);
-    expect_end(s, "no Hello");
+    double fastest = play(s);
+
+    for (int i = 0; i < 4 && fastest >= patient(0.5); i++) fastest = fmin(fastest, play(s));
+    assert_true(fastest < patient(0.5));
 }
 
-TEST(a_frame_that_trickles_is_cut_and_holds_up_nobody, scene *s)
+static double say_nothing(scene *s)
+{
+    double took;
+
+    talk(s, NULL, 0);
+    took = serve_bystander(s);
+    expect_end(s, "no Hello");
+    return took;
+}
+
+HOLDS_FOR(scene *s, who_says_nothing_is_cut_and_holds_up_nobody, expect_service(s, say_nothing));
+
+static double send_a_trickle(scene *s)
 {
     uint8_t prefix[PD_PREFIX_BYTES], byte = 0;
-    double begun = seconds_now();
+    double begun, took;
+
+    reconnect(s);
+    begun = seconds_now();
 
     pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = 1000, .request = 9 });
     send_raw(s->fd, prefix, sizeof prefix);
-    for (expect_service(s); recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1 && seconds_now() - begun < patient(4);
-         sleep_for(0.05))
+    took = serve_bystander(s);
+    for (; recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1 && seconds_now() - begun < patient(10); sleep_for(0.05))
         send_raw(s->fd, &byte, 1);
-    assert_in_range((int)(1000 * (seconds_now() - begun)), 900, (int)(1000 * patient(3.5)));
+    assert_in_range((int)(1000 * (seconds_now() - begun)), 900, (int)(1000 * patient(10)));
     expect_end(s, "incomplete frame: not received");
+    return took;
 }
+
+HOLDS_FOR(scene *s, a_frame_that_trickles_is_cut_and_holds_up_nobody, expect_service(s, send_a_trickle));
 
 /* Requests for weights whose answers nobody reads. */
 typedef struct requests {
     scene *scene;
     uint8_t frame[200];
     size_t header, sent; /* bytes of the header; bytes of the frame that are sent already */
+    int cuts;            /* connections that the daemon has cut before */
 } requests;
+
+#define CUT "did not read"
 
 /* Sends requests as long as the socket takes them, and returns whether the daemon has cut the connection. */
 static bool are_cut(void *arg)
@@ -536,21 +560,25 @@ static bool are_cut(void *arg)
         n = send(r->scene->fd, r->frame + r->sent, bytes - r->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) r->sent = (r->sent + (size_t)n) % bytes;
     } while (n > 0);
-    return daemon_says(r->scene->daemon, "did not read", 0);
+    return daemon_count(r->scene->daemon, CUT) > r->cuts;
 }
 
-TEST(who_does_not_read_is_cut_and_holds_up_nobody, scene *s)
+static double read_nothing(scene *s)
 {
-    requests r = { .scene = s };
+    requests r = { .scene = s, .cuts = daemon_count(s->daemon, CUT) };
     Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
     Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
+    double took;
 
+    reconnect(s);
     want.count = CHUNK;
     pull.wants = wants;
     pull.n_wants = 1;
     r.header = protobuf_c_message_pack(&pull.base, r.frame + PD_PREFIX_BYTES);
     (void)are_cut(&r);
-    expect_service(r.scene);
-    assert_true(await(are_cut, &r, patient(6)));
-    expect_service(r.scene);
+    took = serve_bystander(s);
+    assert_true(await(are_cut, &r, patient(20)));
+    return fmax(took, serve_bystander(s));
 }
+
+HOLDS_FOR(scene *s, who_does_not_read_is_cut_and_holds_up_nobody, expect_service(s, read_nothing));

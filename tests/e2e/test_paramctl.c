@@ -178,14 +178,17 @@ TEST(who_is_missed_by_initial_weights_is_named)
 {
     static const char *const settings[] = { "initial_weights=mean", NULL };
     pd_client_options options = {
-        .urls = paramctl_server.url, .job = "early", .world_size = 2, .options = settings, .deadline = 1
+        .urls = paramctl_server.url, .job = "early", .world_size = 2, .options = settings, .deadline = 20, .slice = 1
     };
     pd_client_param param = { .name = "w", .shape = { .rank = 1, .dim = { 2 } } };
     float at[2] = { 1, 2 };
     void *weights[] = { at };
     pd_client *client;
+    int rc;
+
     assert_int_equal(pd_client_open(&client, &options, NULL), PD_OK);
-    assert_int_equal(pd_client_declare(client, &param, 1, NULL), PD_OK);
+    while ((rc = pd_client_declare(client, &param, 1, NULL)) == PD_DEADLINE_EXCEEDED) continue;
+    assert_int_equal(rc, PD_OK);
     assert_int_equal(pd_client_init(client, weights, NULL), PD_DEADLINE_EXCEEDED);
     assert_int_equal(paramctl("params early"), 0);
     assert_says("initial weights of 1\n");

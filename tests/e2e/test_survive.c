@@ -196,7 +196,7 @@ TEST(a_job_survives_kill_9_as_of_its_last_checkpoint, fixture *f)
     kill_and_start(f, NULL);
     lose(f);
     assert_job("j", 4, 4);
-    assert_true(daemon_says(f->daemon, "job j: is back at step 4: a checkpoint of ", 0));
+    assert_true(daemon_says(f->daemon, "job j: is back at step 4: a checkpoint of ", patient(5)));
 }
 
 TEST(sigterm_loses_no_step_and_no_bit, fixture *f)
@@ -269,7 +269,7 @@ TEST(three_workers_go_on_after_kill_9_of_a_daemon_with_two, fixture *f)
     kill_and_start(f, NULL);
     f->team.world = MORE;
     join(f, "j", NULL);
-    assert_true(daemon_says(f->daemon, "job j: continues with 3 workers instead of 2", 0));
+    assert_true(daemon_says(f->daemon, "job j: continues with 3 workers instead of 2", patient(5)));
     assert_int_equal(pd_client_step(f->workers[2].client, 0), 4);
     assert_true(model_same(f->m, before, f->workers[2].weights));
     train(f, 5);
@@ -400,8 +400,8 @@ TEST(a_damaged_checkpoint_is_passed_over_for_the_one_before, fixture *f)
     kill_and_start(f, NULL);
     lose(f);
     assert_job("j", 2, 2);
-    assert_true(daemon_says(f->daemon, "warning: skipped a checkpoint: ", 0));
-    assert_true(daemon_says(f->daemon, "weights.safetensors", 0));
+    assert_true(daemon_says(f->daemon, "warning: skipped a checkpoint: ", patient(5)));
+    assert_true(daemon_says(f->daemon, "weights.safetensors", patient(5)));
 }
 
 TEST(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact, fixture *f)
@@ -421,8 +421,8 @@ TEST(other_instructions_are_warned_of_and_refused_to_a_job_that_must_be_exact, f
     lose(f);
     assert_job("j", 2, 2);
     assert_false(has_job("strict"));
-    assert_true(daemon_says(f->daemon, "warning: job j: BLAS kernels ", 0));
-    assert_true(daemon_says(f->daemon, "error: job strict: not restored, because it says exact = yes: ", 0));
+    assert_true(daemon_says(f->daemon, "warning: job j: BLAS kernels ", patient(5)));
+    assert_true(daemon_says(f->daemon, "error: job strict: not restored, because it says exact = yes: ", patient(5)));
     kill_and_start(f, "--cpu=avx2"); /* the checkpoint has stayed on the disk */
     assert_job("strict", 2, 2);
 }

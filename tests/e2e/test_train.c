@@ -224,7 +224,7 @@ TEST(twelve_thousand_parameters_train_and_come_back)
 
     for (int i = 0; i < N; i++) sizes[i] = 1 + i % 3;
     m = model_new(sizes, N);
-    t = (team){ .url = daemon->url, .job = "many", .world = 2, .model = m, .work = two_steps };
+    t = (team){ .url = daemon->url, .job = "many", .world = 2, .model = m, .work = two_steps, .deadline = patient(60) };
     team_run(&t, workers);
     assert_true(model_same(m, workers[0].weights, workers[1].weights));
     assert_int_equal(pd_client_step(workers[0].client, N - 1), 2);

@@ -293,10 +293,13 @@ def test_a_slow_worker_can_take_fewer_inner_steps(daemon, job):
         model = mlp()
         inner = adamw(model)
         with made(model, daemon, job, 40, rank, 2, inner, dylu=True) as outer:
+            took = 0.0
             while outer.status.step < 3:
-                if rank == 1:
-                    time.sleep(0.02)                # a slow computation
+                if rank == 1:                       # a slow computation, also where the machine is slow
+                    time.sleep(0.02 + 5 * min(took, 0.1))
+                begun = time.monotonic()
                 train(model, inner, range(1), rank)
+                took = time.monotonic() - begun
             return outer.status.sync_every
 
     fast, slow = ranks(2, work)

@@ -99,8 +99,8 @@ def test_a_worker_that_is_lost_is_waited_for_as_long_as_reconnect_grace(daemon, 
     first, second = (Worker(daemon, job, reconnect_grace=0.3, **ANY) for _ in range(2))
     at_once(first.init, second.init)
     step(first, second)
-    second.client.close()
     begun = time.monotonic()
+    second.client.close()
     assert step(first) == [paramd.STEPPED]
     assert 0.1 < time.monotonic() - begun < 10
     assert first.client.members.n == 1

@@ -36,6 +36,12 @@ static void forget_tasks(void *arg, uint32_t job)
     (void)arg, (void)job;
 }
 
+static uint64_t loop_ms(void *arg)
+{
+    (void)arg;
+    return listening->loop_ms;
+}
+
 enum { PAGE = 4096 }; /* least number of bytes that a frame is charged with */
 
 static pd_daemon_config scene_config(uint32_t max_params, uint64_t chunk)
@@ -75,6 +81,8 @@ static scene *make(uint32_t max_params, const pd_optimizer_ops *const *rows, uin
     s->requests = pd_mailbox_new(NULL, NULL);
     s->arena = pd_arena_new(PD_ARENA_BUDGET);
     s->now = 1000000000;
+    s->loop_ms = 1000;
+    s->daemon->platform.now_ms = loop_ms;
     pd_daemon_begin(s->daemon, s->requests);
     s->rule = "* sgd lr=1";
     s->taken = -1;
@@ -125,6 +133,12 @@ void scene_sleep(scene *s, double seconds)
     s->now += (uint64_t)(seconds * 1e9);
     pd_store_tick(s->store, s->now);
     scene_settle(s);
+}
+
+void scene_pass(scene *s, uint64_t ms)
+{
+    s->loop_ms += ms;
+    pd_conversation_tick(s->daemon);
 }
 
 void scene_free(scene *s)

@@ -15,7 +15,8 @@ typedef struct scene {
     pd_store *store;
     pd_turn turn; /* runs the store, and forwards its effects to the loop */
     pd_mailbox *requests;
-    uint64_t now, last_id;
+    uint64_t now, loop_ms; /* clocks of the store and of the loop, which the test moves */
+    uint64_t last_id;
     char said[4000]; /* the daemon's log */
     pd_arena *arena;
     const char *rule;           /* rule of the jobs that the scene's workers create */
@@ -44,6 +45,8 @@ void scene_answer(scene *s);
 void scene_settle(scene *s);
 /* Lets time pass for the store, and passes its effects to the loop. */
 void scene_sleep(scene *s, double seconds);
+/* Lets time pass for the loop, which then looks at its connections. */
+void scene_pass(scene *s, uint64_t ms);
 
 /* Gives the daemon and the store these roles (roles.h). */
 void scene_roles(scene *s, const char *text);

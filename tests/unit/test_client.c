@@ -54,7 +54,7 @@ static void greet(int fd, const pd_prefix *to)
     hello.max_payload = 1 << 20;
     hello.max_pieces = 64;
     hello.heartbeat_ms = 20;
-    hello.timeout_ms = 200;
+    hello.timeout_ms = 20000;
     hello.server = (char *)"few lines";
     answer(fd, to, &hello.base);
 }

@@ -172,7 +172,7 @@ static bool is_eased(void *arg)
     payload_scene *p = arg;
 
     scene_turn(p->s);
-    pd_conversation_tick(p->s->daemon);
+    scene_pass(p->s, 1);
     return asked == 1;
 }
 
@@ -210,29 +210,26 @@ static bool is_used_up(void *arg)
 
     assert_int_equal(send(t->p->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT), 1);
     scene_turn(t->p->s);
-    pd_conversation_tick(t->p->s->daemon);
+    scene_pass(t->p->s, 5);
     assert_int_equal(conn_of(t->p)->state, PD_OPEN);
     return --t->left == 0;
 }
 
-/* The bytes take several times as long as a silent peer would have. */
+/* The bytes take 15 times as long as a silent peer would have. */
 TEST(the_daemon_counts_a_payload_that_becomes_slow_as_progress)
 {
     payload_scene p = { .s = scene_new_chunks(FLOATS) };
     pd_transport *transport;
-    double begun;
 
     p.fd = connect_tcp(p.s);
     join(&p);
     transport = conn_of(&p)->transport;
     p.s->daemon->config.times.silence_ms = 300;
-    begun = seconds_now();
     for (int i = 0; i < 3; i++) {
         pd_transport_gather(transport, FAST, PAYLOAD);
         assert_int_equal(transport->gathers, 2 * FAST);
         assert_true(await(is_used_up, &(trickle){ &p, 300 }, patient(30)));
     }
-    assert_true(seconds_now() - begun > 1);
     p.s->daemon->config.times.silence_ms = 60000;
     payload_scene_free(&p);
 }
@@ -241,7 +238,7 @@ static bool has_ended(void *arg)
 {
     payload_scene *p = arg;
 
-    pd_conversation_tick(p->s->daemon);
+    scene_pass(p->s, 5);
     scene_turn(p->s);
     return conn_of(p) == NULL || conn_of(p)->state == PD_ENDING;
 }

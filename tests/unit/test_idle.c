@@ -6,21 +6,10 @@
 
 enum { IDLE_MS = 10000 };
 
-static uint64_t ahead_ms; /* ms that the tests have added to the time that the loop is told */
-static uint64_t (*platform_ms)(void *arg);
-
-static uint64_t moved_ms(void *arg)
-{
-    return platform_ms(arg) + ahead_ms;
-}
-
 static int set_up(void **state)
 {
     scene *s = scene_new(16, NULL);
 
-    ahead_ms = 0;
-    platform_ms = s->daemon->platform.now_ms;
-    s->daemon->platform.now_ms = moved_ms;
     s->daemon->config.times.idle_ms = IDLE_MS;
     *state = s;
     return 0;
@@ -32,12 +21,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void let_pass(scene *s, uint64_t ms)
-{
-    ahead_ms += ms;
-    pd_conversation_tick(s->daemon);
-}
-
 static bool ends(const scene *s)
 {
     return s->daemon->shutdown.begun;
@@ -47,9 +30,9 @@ EACH_TEST(set_up, tear_down);
 
 TEST(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time, scene *s)
 {
-    let_pass(s, IDLE_MS / 2);
+    scene_pass(s, IDLE_MS / 2);
     assert_false(ends(s));
-    let_pass(s, IDLE_MS / 2);
+    scene_pass(s, IDLE_MS / 2);
     assert_true(ends(s));
     assert_non_null(strstr(s->said, "no worker was connected for 10.0 s (server.idle_exit)"));
     scene_settle(s);
@@ -59,7 +42,7 @@ TEST(a_daemon_that_no_worker_comes_to_ends_after_the_idle_time, scene *s)
 TEST(without_an_idle_time_a_daemon_waits_for_ever, scene *s)
 {
     s->daemon->config.times.idle_ms = 0;
-    let_pass(s, 1000 * IDLE_MS);
+    scene_pass(s, 1000 * IDLE_MS);
     assert_false(ends(s));
 }
 
@@ -67,7 +50,7 @@ TEST(a_connected_worker_keeps_the_daemon, scene *s)
 {
     int fd = scene_join(s, 0, 1, 1);
 
-    for (int i = 0; i < 5; i++) let_pass(s, IDLE_MS);
+    for (int i = 0; i < 5; i++) scene_pass(s, IDLE_MS);
     assert_false(ends(s));
     close(fd);
 }
@@ -78,13 +61,13 @@ TEST(the_idle_time_begins_when_the_last_worker_is_gone, scene *s)
 
     close(first);
     scene_settle(s);
-    let_pass(s, 2 * IDLE_MS);
+    scene_pass(s, 2 * IDLE_MS);
     assert_false(ends(s));
     close(last);
     scene_settle(s);
-    let_pass(s, IDLE_MS / 2);
+    scene_pass(s, IDLE_MS / 2);
     assert_false(ends(s));
-    let_pass(s, IDLE_MS / 2);
+    scene_pass(s, IDLE_MS / 2);
     assert_true(ends(s));
 }
 
@@ -95,7 +78,7 @@ TEST(a_worker_that_has_left_does_not_keep_the_daemon, scene *s)
     scene_say(s, fd, PD_LEAVE);
     scene_settle(s);
     scene_expect(s, fd, PD_LEAVE);
-    let_pass(s, IDLE_MS);
+    scene_pass(s, IDLE_MS);
     assert_true(ends(s));
     close(fd);
 }
@@ -104,15 +87,15 @@ TEST(a_worker_that_came_and_went_between_two_looks_counts, scene *s)
 {
     int fd;
 
-    ahead_ms += IDLE_MS - 1;
+    s->loop_ms += IDLE_MS - 1;
     fd = scene_connect(s);
     scene_hello(s, fd, "j", 0, 1);
     scene_settle(s);
     close(fd);
     scene_settle(s);
-    let_pass(s, 1);
+    scene_pass(s, 1);
     assert_false(ends(s));
-    let_pass(s, IDLE_MS);
+    scene_pass(s, IDLE_MS);
     assert_true(ends(s));
 }
 
@@ -120,7 +103,7 @@ TEST(an_operator_does_not_keep_the_daemon, scene *s)
 {
     int fd = scene_operator(s);
 
-    let_pass(s, IDLE_MS);
+    scene_pass(s, IDLE_MS);
     assert_true(ends(s));
     close(fd);
 }
@@ -128,7 +111,7 @@ TEST(an_operator_does_not_keep_the_daemon, scene *s)
 TEST(a_daemon_that_drains_already_is_not_told_again, scene *s)
 {
     pd_conversation_interrupt(s->daemon, "Terminated");
-    let_pass(s, IDLE_MS);
+    scene_pass(s, IDLE_MS);
     assert_null(strstr(s->said, "no worker"));
     assert_true(ends(s));
 }

@@ -162,7 +162,7 @@ TEST(the_end_does_not_wait_for_a_mirror_that_is_down, fixture *f)
     begun = pd_clock_ns();
     assert_true(pd_mirror_thread_stop(f->thread, UINT64_MAX));
     f->thread = NULL;
-    assert_true(pd_clock_ns() - begun < 2 * SECOND_NS);
+    assert_true(pd_clock_ns() - begun < 4 * SECOND_NS); /* it tries again after 5 s */
 }
 
 TEST(the_end_leaves_a_mirror_alone_that_does_not_answer, fixture *f)

@@ -27,6 +27,7 @@ WITH_THREADS();
 enum { MOST_ORDER = 4096 };
 static atomic_int gate_shut, running;
 static atomic_int order[MOST_ORDER], statistics[MOST_ORDER], n_order, niceness, team, threads_in_gemm;
+static atomic_int runner; /* the thread that has begun to run a task last */
 static int roots = 1, root_delay, gemm_size;
 static double unit_cost = 1e7; /* cost of a task per element of its parameter: too much for a light task */
 static const pd_hyper none[] = { { .name = NULL } };
@@ -75,8 +76,11 @@ static void multiply(int n)
 
 static void note_thread(void)
 {
+    int self = (int)syscall(SYS_gettid);
+
+    atomic_store(&runner, self);
     errno = 0;
-    atomic_store(&niceness, getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)));
+    atomic_store(&niceness, getpriority(PRIO_PROCESS, (id_t)self));
 #ifdef _OPENMP
     atomic_store(&team, omp_get_max_threads());
 #else
@@ -255,34 +259,6 @@ TEST(its_threads_are_nicer_and_have_no_team)
     pd_mailbox_free(done);
 }
 
-static void *open_gate(void *arg)
-{
-    (void)arg;
-    /* Sleeps, because there is no condition to wait for: nothing shows that the pool has begun to stop. */
-    nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
-    atomic_store(&gate_shut, 0);
-    return NULL;
-}
-
-TEST(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed)
-{
-    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
-    pd_precond_pool *pool;
-    pd_optim *optims[4];
-    pthread_t opener;
-
-    atomic_store(&gate_shut, 1);
-    pool = start(1, done);
-    submit(pool, optims[0] = begin_step(1), 0);
-    wait_until_runs(1);
-    for (int i = 1; i < 4; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
-    pthread_create(&opener, NULL, open_gate, NULL);
-    pd_precond_pool_stop(pool);
-    pthread_join(opener, NULL);
-    assert_int_equal(collect(done, optims, 4), 1);
-    pd_mailbox_free(done);
-}
-
 static void next_step(pd_optim *optim)
 {
     assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
@@ -336,6 +312,40 @@ TEST(a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread)
     pd_precond_pool_stop(pool);
     pd_optim_free(optims[0]);
     pd_optim_free(optims[1]);
+    pd_mailbox_free(done);
+}
+
+/* Opens the gate when the pool has begun to stop: then its thread for light tasks, which is idle, has ended. */
+static void *open_gate(void *arg)
+{
+    const int *light = arg;
+
+    for (int i = 0; syscall(SYS_tgkill, getpid(), *light, 0) == 0 && i < 10000; i++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    atomic_store(&gate_shut, 0);
+    return NULL;
+}
+
+TEST(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_optim *optims[5];
+    pd_precond_pool *pool = start_busy(done, &optims[0]);
+    double heavy = unit_cost;
+    pthread_t opener;
+    int light;
+
+    unit_cost = 1;
+    submit(pool, optims[4] = begin_step(1), 4);
+    deliver_all(done, optims, 1);
+    unit_cost = heavy;
+    light = atomic_load(&runner);
+    for (int i = 1; i < 4; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
+    assert_int_equal(pthread_create(&opener, NULL, open_gate, &light), 0);
+    pd_precond_pool_stop(pool);
+    pthread_join(opener, NULL);
+    assert_int_equal(collect(done, optims, 4), 1);
+    pd_optim_free(optims[4]);
     pd_mailbox_free(done);
 }
 

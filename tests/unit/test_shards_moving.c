@@ -3,6 +3,7 @@
 #include "daemon_process.h"
 #include "handle.h"
 #include "shard_servers.h"
+#include "shard_table.h"
 #include "shards.h"
 
 /* Three shards and a spare. "bias" lies on shard 2, "kernel" on shard 0, "table" on shard 1. */
@@ -133,7 +134,7 @@ TEST(workers_leave_an_earlier_owner_that_still_answers, worker *w)
     begin_with_all(w);
     take_steps(w, 3);
     shard_servers_move(w->servers, 1, SPARE, true);
-    while (!atomic_load(&w->servers->at[SPARE].serves)) usleep(1000); /* heartbeats bring the notice */
+    assert_true(await(serves, &w->servers->at[SPARE], patient(20))); /* heartbeats bring the notice */
     before = atomic_load(&w->servers->at[1].came[PD_PUSH_PULL]);
     take_steps(w, 3);
     assert_int_equal(atomic_load(&w->servers->at[1].came[PD_PUSH_PULL]), before);
@@ -171,14 +172,23 @@ TEST(shard_0_moves_like_any_other, worker *w)
     take_steps(w, 2);
 }
 
+static bool knows_the_spare(void *arg)
+{
+    char *spares = pd_shard_table_spares(((worker *)arg)->client->table);
+    bool knows = spares != NULL;
+
+    free(spares);
+    return knows;
+}
+
 TEST(all_shards_may_be_gone_at_once_if_one_is_found_at_a_spare, worker *w)
 {
     begin_with_all(w);
     take_steps(w, 2);
-    sleep(1); /* the table has come, with the spare */
+    assert_true(await(knows_the_spare, w, patient(10)));
     for (size_t i = 0; i < SHARDS; i++) stop(&w->servers->at[i]);
     shard_servers_move(w->servers, 1, SPARE, false);
-    while (!atomic_load(&w->servers->at[SPARE].serves)) usleep(1000);
+    assert_true(await(serves, &w->servers->at[SPARE], patient(20)));
     atomic_store(&w->servers->at[0].down, false);
     atomic_store(&w->servers->at[2].down, false);
     take_steps(w, 2);
