@@ -1,6 +1,7 @@
 /* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "uvloop.h"
 
+#include "congestion.h"
 #include "http.h"
 #include "loop.h"
 #include "mover.h"
@@ -381,6 +382,7 @@ static void tune(int fd, const pd_daemon_config *config)
 {
     int on = 1, idle = (int)(config->times.silence_ms / 1000) + 1, unsent = (int)config->times.write_ms;
 
+    pd_congestion_local(fd, config->tcp_congestion);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
