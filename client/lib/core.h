@@ -250,7 +250,7 @@ typedef struct pd_core_setup {
      * not known yet) */
     uint32_t shard, shards;
     uint64_t cluster;
-    char congestion[16];                /* TCP's congestion control; "": see pd_congestion_local */
+    char congestion[16];                /* TCP's congestion control; "": none is chosen */
     size_t urls;                        /* number of addresses */
     const struct pd_address *addresses; /* borrowed, or following.addresses; NULL: none are known */
 } pd_core_setup;

@@ -226,7 +226,7 @@ static void begin(pd_io *io, size_t url, int fd)
     int rc = pd_congestion_set(fd, io->core->setup.congestion, &error);
     pd_transport *transport = NULL;
 
-    pd_congestion_local(fd, io->core->setup.congestion);
+    if (!io->urls[url].secure) pd_congestion_local(fd, io->core->setup.congestion);
     if (rc == PD_OK) transport = make_transport(io, &io->urls[url], fd, &error);
     if (transport == NULL) {
         close(fd);

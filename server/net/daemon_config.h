@@ -115,7 +115,7 @@ typedef struct pd_daemon_config {
     const char *http_token;  /* token that HTTP requests must have; borrowed until a reload brings another, or for the
                               * daemon's life. NULL: none is needed */
     const char *tcp_congestion; /* algorithm of TCP's congestion control; NULL or "": the kernel's default, and
-                                 * "reno" towards a peer on this machine */
+                                 * "reno" without TLS towards a peer on this machine */
     pd_daemon_hooks hooks;
 } pd_daemon_config;
 

@@ -382,7 +382,6 @@ static void tune(int fd, const pd_daemon_config *config)
 {
     int on = 1, idle = (int)(config->times.silence_ms / 1000) + 1, unsent = (int)config->times.write_ms;
 
-    pd_congestion_local(fd, config->tcp_congestion);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -403,6 +402,7 @@ static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
     s->fd = fd;
     s->taken = s->attached = -1;
     if (!s->passes) tune(fd, &loop->daemon->config);
+    if (tls == NULL) pd_congestion_local(fd, loop->daemon->config.tcp_congestion);
     s->poll.data = s->idle.data = s;
     if (uv_poll_init(&loop->uv, &s->poll, fd) != 0) {
         free(s);
