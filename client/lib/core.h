@@ -250,7 +250,7 @@ typedef struct pd_core_setup {
      * not known yet) */
     uint32_t shard, shards;
     uint64_t cluster;
-    char congestion[16];                /* TCP's congestion control; "": the kernel's own */
+    char congestion[16];                /* TCP's congestion control; "": none is chosen */
     size_t urls;                        /* number of addresses */
     const struct pd_address *addresses; /* borrowed, or following.addresses; NULL: none are known */
 } pd_core_setup;
@@ -460,7 +460,7 @@ typedef struct pd_core_config {
     uint64_t generation;                        /* see pd_client_options */
     uint32_t shares;                            /* see pd_client_options */
     int feedback;                               /* see pd_client_options */
-    const char *congestion;                     /* see pd_client_options.tcp_congestion; NULL: the kernel's own */
+    const char *congestion;                     /* see pd_client_options.tcp_congestion; NULL: none is chosen */
     uint32_t shard, shards;                     /* see pd_core_setup; shards 0: the server is alone */
     uint64_t cluster;                           /* see pd_core_setup */
     struct pd_shard_table *table;               /* see pd_core_following; borrowed */

@@ -224,8 +224,10 @@ static void begin(pd_io *io, size_t url, int fd)
 {
     pd_error error;
     int rc = pd_congestion_set(fd, io->core->setup.congestion, &error);
-    pd_transport *transport = rc == PD_OK ? make_transport(io, &io->urls[url], fd, &error) : NULL;
+    pd_transport *transport = NULL;
 
+    if (!io->urls[url].secure) pd_congestion_local(fd, io->core->setup.congestion);
+    if (rc == PD_OK) transport = make_transport(io, &io->urls[url], fd, &error);
     if (transport == NULL) {
         close(fd);
         pd_pump_lose(&io->pump, pd_clock_now_ns(), error.text);

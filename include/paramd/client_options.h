@@ -125,7 +125,8 @@ typedef struct pd_client_options {
      * PD_INT4) rounds away. Default: PD_FEEDBACK_ON. */
     int feedback;
     /* Algorithm by which TCP adapts to the rate of the link, such as "bbr". PD_INVALID_ARGUMENT: the kernel does not
-     * have it, or does not allow it to this process. Default: PARAMD_TCP_CONGESTION, else the kernel's own. */
+     * have it, or does not allow it to this process. Default: PARAMD_TCP_CONGESTION, else the kernel's own, and "reno"
+     * without TLS towards a server on the same machine. */
     const char *tcp_congestion;
 } pd_client_options;
 

@@ -114,7 +114,8 @@ typedef struct pd_daemon_config {
     const char *http_listen; /* addresses of the HTTP listener, in the syntax of `listen`. NULL or "": there is none */
     const char *http_token;  /* token that HTTP requests must have; borrowed until a reload brings another, or for the
                               * daemon's life. NULL: none is needed */
-    const char *tcp_congestion; /* algorithm of TCP's congestion control; NULL or "": the kernel's default */
+    const char *tcp_congestion; /* algorithm of TCP's congestion control; NULL or "": the kernel's default, and
+                                 * "reno" without TLS towards a peer on this machine */
     pd_daemon_hooks hooks;
 } pd_daemon_config;
 

@@ -1,6 +1,7 @@
 /* socket.c - sends and receives the bytes of a connection over a non-blocking socket, which libuv watches. */
 #include "uvloop.h"
 
+#include "congestion.h"
 #include "http.h"
 #include "loop.h"
 #include "mover.h"
@@ -401,6 +402,7 @@ static sock *make(pd_uvloop *loop, int fd, pd_tls_stream *tls)
     s->fd = fd;
     s->taken = s->attached = -1;
     if (!s->passes) tune(fd, &loop->daemon->config);
+    if (tls == NULL) pd_congestion_local(fd, loop->daemon->config.tcp_congestion);
     s->poll.data = s->idle.data = s;
     if (uv_poll_init(&loop->uv, &s->poll, fd) != 0) {
         free(s);

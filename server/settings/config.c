@@ -196,8 +196,10 @@ static const pd_key keys[] = {
       .help = "the daemon drains and ends when its standard input ends, which must be a pipe or a socket: so it ends "
               "with the process that has started it" },
     { "server", "tcp_congestion", PD_KEY_TEXT, AT(tcp_congestion), "",
-      .help = "algorithm by which TCP adapts to the rate of a link, such as bbr; the kernel must allow it "
-              "(net.ipv4.tcp_allowed_congestion_control). Empty: the kernel's own (net.ipv4.tcp_congestion_control)" },
+      .help =
+          "algorithm by which TCP adapts to the rate of a link, such as bbr; the kernel must allow it "
+          "(net.ipv4.tcp_allowed_congestion_control). Empty: the kernel's own (net.ipv4.tcp_congestion_control), and "
+          "reno without TLS towards a peer on the same machine" },
     { "server", "slice", PD_KEY_TEXT, AT(slice), "",
       .help =
           "slice of the machine that this daemon uses, where several daemons share it: 2/4 is the second quarter of "

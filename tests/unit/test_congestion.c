@@ -41,6 +41,68 @@ TEST(a_connection_inherits_the_choice_of_its_listening_socket)
     close(accepted);
 }
 
+/* Returns a socket that is connected to a listening socket of 127.0.0.1, or of another address of the machine. */
+static int connect_to_address(int *listener, const char *host)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(host) };
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    *listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(*listener, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(listen(*listener, 1), 0);
+    assert_int_equal(getsockname(*listener, (struct sockaddr *)&address, &size), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, size), 0);
+    return fd;
+}
+
+static int send_buffer_of(int fd)
+{
+    int bytes = 0;
+    socklen_t size = sizeof bytes;
+
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size), 0);
+    return bytes;
+}
+
+TEST(a_peer_on_this_machine_gets_no_pacing_and_a_small_buffer)
+{
+    int listener, fd = connect_to_address(&listener, "127.0.0.1");
+
+    pd_congestion_local(fd, "");
+    assert_string_equal(algorithm_of(fd), "reno");
+    assert_int_equal(send_buffer_of(fd), 2 * 192 * 1024);
+    close(listener);
+    close(fd);
+}
+
+TEST(a_peer_on_this_machine_keeps_the_algorithm_that_was_chosen)
+{
+    int listener, fd = connect_to_address(&listener, "127.0.0.1");
+    char before[16];
+
+    strcpy(before, algorithm_of(fd));
+    pd_congestion_local(fd, before);
+    assert_string_equal(algorithm_of(fd), before);
+    assert_int_equal(send_buffer_of(fd), 2 * 192 * 1024);
+    close(listener);
+    close(fd);
+}
+
+/* A socket that connects to 127.0.0.2 has the address 127.0.0.1 itself. */
+TEST(a_peer_with_another_address_is_left_alone)
+{
+    int listener, fd = connect_to_address(&listener, "127.0.0.2"), bytes = send_buffer_of(fd);
+    char before[16];
+
+    strcpy(before, algorithm_of(fd));
+    pd_congestion_local(fd, "");
+    assert_string_equal(algorithm_of(fd), before);
+    assert_int_equal(send_buffer_of(fd), bytes);
+    close(listener);
+    close(fd);
+}
+
 TEST(an_algorithm_that_the_kernel_lacks_is_refused_with_those_that_it_allows)
 {
     const char *const wrong[] = { "no_such_one", "a name that is longer than any of the kernel's" };
