@@ -9,7 +9,6 @@ const char *const pd_cpu_names[PD_CPU_SETS] = { PD_CPUS(NAME) };
 #undef NAME
 
 pd_cpu pd_cpu_in_use;
-bool pd_cpu_gains_past_cache;
 
 static pd_error wrong_value; /* the error about the value of PARAMD_CPU; its code is PD_OK if the value is right */
 
@@ -54,10 +53,6 @@ __attribute__((constructor)) static void choose(void)
     const char *name = getenv("PARAMD_CPU");
 
     pd_cpu_in_use = pd_cpu_newest();
-#ifdef __x86_64__
-    __builtin_cpu_init();
-    pd_cpu_gains_past_cache = __builtin_cpu_is("intel");
-#endif
     if (name != NULL) pd_cpu_use(name, &wrong_value);
 }
 

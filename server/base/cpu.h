@@ -31,11 +31,6 @@ extern const char *const pd_cpu_names[PD_CPU_SETS];
 /* The instruction set in use. Set when the program is loaded, and by pd_cpu_use. */
 extern pd_cpu pd_cpu_in_use;
 
-/* Whether stores past the cache (pages.h) make passes over large arrays faster: true on Intel's CPUs, which read a
- * cache line before they write it. AMD's Zen 4 does not where whole lines are written in order, and takes 13 % longer
- * with such stores. Set when the program is loaded. Changes no bit of a result. */
-extern bool pd_cpu_gains_past_cache;
-
 /* Returns the newest instruction set that this CPU has. */
 pd_cpu pd_cpu_newest(void);
 

@@ -23,13 +23,18 @@ int64_t pd_floats_padded(int64_t n);
  * takes two thirds of the time of copies through the cache. */
 void pd_copy_bytes(void *to, const void *from, size_t n);
 
-/* Data of this many bytes and more do not stay in the last-level cache until somebody reads them. Where the CPU gains
- * by it (pd_cpu_gains_past_cache), they are written past the cache, so that the CPU need not read a cache line before
- * it writes the line. Smaller data are better kept in the cache. */
+/* Data of this many bytes and more do not stay in the last-level cache until somebody reads them. They are written past
+ * the cache, so that the CPU need not read a cache line before it writes the line. Smaller data are better kept in the
+ * cache. Only on x86-64 are there stores past the cache. Changes no bit of a result. */
+#ifdef __SSE2__
 #define PD_BEYOND_CACHE ((int64_t)64 << 20)
+#else
+#define PD_BEYOND_CACHE INT64_MAX
+#endif
 
 /* Writes n bytes to memory like memcpy, but past the cache. To be called for one tile after the other, which was
- * computed in the first-level cache. Other threads may see the bytes only after pd_past_cache_end, which the thread
+ * computed in the first-level cache. Tiles of 2 KiB let the CPU read the next tile's inputs while it writes: with 16 KiB
+ * Zen 4 is slower than through the cache. Other threads may see the bytes only after pd_past_cache_end, which the thread
  * calls after its last tile. */
 void pd_past_cache(void *to, const void *from, size_t n);
 void pd_past_cache_end(void);

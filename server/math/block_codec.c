@@ -82,11 +82,13 @@ void pd_blocks_encode(void *piece, pd_dtype dtype, const float *x, int64_t n)
 {
     float *scales = piece;
     void *codes = scales + (n + PD_BLOCK - 1) / PD_BLOCK;
+    int mode = pd_round_to_nearest();
 
     if (dtype == PD_INT8)
         encode_8(scales, codes, x, n);
     else
         encode_4(scales, codes, x, n);
+    pd_round_by(mode);
 }
 
 PD_INLINE int8_t code_4(const uint8_t *codes, int64_t i)

@@ -1,9 +1,25 @@
 /* convert.c - converts tensors between float32, float16 and bfloat16. convert.h converts one element. */
 #include "convert.h"
 
+#include <fenv.h>
+#include <stdalign.h>
+
 #include "pages.h"
 
 enum { TILE = 1024 };
+
+int pd_round_to_nearest(void)
+{
+    int mode = fegetround();
+
+    if (mode != FE_TONEAREST) fesetround(FE_TONEAREST);
+    return mode;
+}
+
+void pd_round_by(int mode)
+{
+    if (mode != FE_TONEAREST) fesetround(mode);
+}
 
 PD_CLONES(void, widen_f16, (float *restrict to, const uint16_t *restrict from, int64_t n), (to, from, n))
 {
@@ -91,7 +107,7 @@ void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type
 
 void pd_widen_past_cache(float *to, const void *from, pd_dtype from_type, int64_t n)
 {
-    float tile[TILE];
+    alignas(64) float tile[TILE];
 
     for (int64_t i = 0; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;

@@ -17,6 +17,11 @@ void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type
  * outputs that are part of PD_BEYOND_CACHE bytes or more. */
 void pd_widen_past_cache(float *to, const void *from, pd_dtype from_type, int64_t n);
 
+/* Makes the calling thread round to nearest. Returns its rounding mode until now, for pd_round_by. */
+int pd_round_to_nearest(void);
+/* Sets the rounding mode that pd_round_to_nearest has returned. */
+void pd_round_by(int mode);
+
 PD_INLINE uint32_t pd_f32_bits(float x)
 {
     uint32_t bits;
@@ -91,24 +96,17 @@ PD_INLINE uint16_t pd_f16_from_f32(float x)
     return (uint16_t)(half | (uint32_t)nan | ((uint32_t)bits >> 16 & 0x8000u));
 }
 
-/* Returns x / divisor, rounded to the nearest integer, and from a half to the even integer. Rounds by a truncating
- * conversion and a comparison of integers, so that the loop depends neither on the rounding mode nor on an instruction
- * that older CPUs lack. NaN gives 0, and a quotient beyond `most` gives `most`. */
+/* Returns x / divisor, rounded to the nearest integer, and from a half to the even integer. NaN gives 0, and a quotient
+ * beyond `most`, which is at most 32767, gives `most`. The addition rounds: from 2^23 on, neighbouring float32 numbers
+ * are integers. The sum's lowest 16 bits are the code's. The thread must round to nearest (pd_round_to_nearest). */
 PD_INLINE int32_t pd_code_from_f32(float x, float divisor, float most)
 {
-    int32_t bits = (int32_t)pd_f32_bits(x / divisor), negative = bits >> 31, magnitude = bits & 0x7fffffff;
-    int32_t limit = (int32_t)pd_f32_bits(most), code;
-    float m, rest;
+    uint32_t bits = pd_f32_bits(x / divisor), sign = bits & 0x80000000u;
+    int32_t magnitude = (int32_t)(bits ^ sign), limit = (int32_t)pd_f32_bits(most);
 
     magnitude = (int32_t)pd_choose(magnitude > 0x7f800000, 0, (uint32_t)magnitude);
-    magnitude = (int32_t)pd_choose(magnitude > limit, (uint32_t)limit, (uint32_t)magnitude);
-    m = pd_f32_from_bits((uint32_t)magnitude);
-    code = (int32_t)m;
-    /* the fraction of |x / divisor|, computed without rounding; it may be -0 */
-    rest = m - (float)code;
-    /* Rounds up if the fraction is above 1/2, or is 1/2 and the integer part odd. */
-    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000;
-    return (code ^ negative) - negative;
+    magnitude = magnitude < limit ? magnitude : limit;
+    return (int16_t)pd_f32_bits(pd_f32_from_bits((uint32_t)magnitude | sign) + 0x1.8p23f);
 }
 
 #endif

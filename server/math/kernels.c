@@ -225,7 +225,8 @@ PD_INLINE void add_products(pd_lanes sum[2], const float *x, const float *y)
     pd_lanes_add_product(&sum[1], pd_lanes_of(x + 8), pd_lanes_of(y + 8));
 }
 
-PD_CLONES(double, dot, (const float *x, const float *y, int64_t n), (x, y, n))
+/* Returns the dot product. The callers pass `x` twice for the sum of squares, so that its loop converts it once. */
+PD_INLINE double sum_products(const float *x, const float *y, int64_t n)
 {
     pd_lanes sum[2] = { 0 };
     float a[16], b[16];
@@ -241,6 +242,15 @@ PD_CLONES(double, dot, (const float *x, const float *y, int64_t n), (x, y, n))
     return pd_lanes_sum(sum[0]);
 }
 
+PD_CLONES(double, dot, (const float *x, const float *y, int64_t n), (x, y, n))
+{
+    return sum_products(x, y, n);
+}
+PD_CLONES(double, squares, (const float *x, int64_t n), (x, n))
+{
+    return sum_products(x, x, n);
+}
+
 double pd_dot(const float *x, const float *y, int64_t n)
 {
     return dot(x, y, n);
@@ -248,7 +258,7 @@ double pd_dot(const float *x, const float *y, int64_t n)
 
 double pd_sum_squares(const float *x, int64_t n)
 {
-    return dot(x, x, n);
+    return squares(x, n);
 }
 
 PD_CLONES(void, scale, (float *to, const float *from, float by, int64_t n), (to, from, by, n))

@@ -18,6 +18,7 @@
 #include "quantize.h"
 
 #include <assert.h>
+#include <stdalign.h>
 #include <string.h>
 
 #include "convert.h"
@@ -194,8 +195,9 @@ static void spread(const pd_quantized *q, const tile *t, float bucket[TILE])
 
 static void find_buckets(const pd_quantized *q, const float *x, const tile *t)
 {
-    float buckets = (float)storages[q->storage].buckets, copy[TILE];
-    int32_t top[TILE] = { 0 };
+    float buckets = (float)storages[q->storage].buckets;
+    alignas(ALIGN) float copy[TILE];
+    alignas(ALIGN) int32_t top[TILE] = { 0 };
 
     for (int64_t row = 0; row < q->rows; row += t->rows) {
         run r = run_at(q, t, row);
@@ -209,7 +211,7 @@ static void find_buckets(const pd_quantized *q, const float *x, const tile *t)
 
 static void quantize_tile(const pd_quantized *q, const float *x, const tile *t)
 {
-    float divisor[TILE], copy[TILE];
+    alignas(ALIGN) float divisor[TILE], copy[TILE];
 
     find_buckets(q, x, t);
     spread(q, t, divisor);
@@ -226,16 +228,20 @@ static void quantize_tile(const pd_quantized *q, const float *x, const tile *t)
 
 void pd_quantize(const pd_quantized *q, const float *x)
 {
+    int mode;
+
     if (!has_buckets(q->storage)) {
         pd_convert(q->codes, cast_of(q), x, PD_F32, q->rows * q->cols);
         return;
     }
     for (int64_t i = 0; q->diagonal_apart && i < q->rows; i++) q->diagonal[i] = x[i * q->cols + i];
+    mode = pd_round_to_nearest();
     for (int64_t col = 0; col < q->cols;) {
         tile t = tile_at(q, col);
         quantize_tile(q, x, &t);
         col += t.cols;
     }
+    pd_round_by(mode);
 }
 
 /* Writes the dequantized values of a run to `at`. */
@@ -253,7 +259,7 @@ static void decode_run(float *at, const pd_quantized *q, const tile *t, const ru
 
 static void dequantize(float *x, const pd_quantized *q, bool past_cache)
 {
-    float bucket[TILE], values[TILE];
+    alignas(ALIGN) float bucket[TILE], values[TILE];
 
     for (int64_t col = 0; col < q->cols;) {
         tile t = tile_at(q, col);
@@ -311,7 +317,7 @@ static bool holds_cast(const pd_quantized *q, const float *x)
 
 bool pd_quantized_holds(const pd_quantized *q, const float *x)
 {
-    float bucket[TILE], values[TILE];
+    alignas(ALIGN) float bucket[TILE], values[TILE];
 
     if (!has_buckets(q->storage)) return holds_cast(q, x);
     for (int64_t col = 0; col < q->cols;) {

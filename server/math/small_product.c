@@ -17,19 +17,19 @@ typedef struct operand {
     int64_t row, col;
 } operand;
 
-/* Defines a function that computes a tile of `rows` x (vectors * lanes) elements: out <- op(A) times a panel of op(B)
- * over n terms. row[r] points to row r of op(A), whose elements are `step` floats apart. The panel has the rows of
- * op(B), without gaps. The rows of `out` are `stride` floats apart. */
+/* Defines a function that computes a tile of `rows` x (vectors * lanes) elements: c <- beta c + alpha op(A) op(B), over n
+ * terms. row[r] points to row r of op(A), whose elements are `step` floats apart. The panel has the rows of op(B), which
+ * are `wide` floats apart. The rows of c are `stride` floats apart. With beta = 0 the old c is not read. */
 /* clang-format off */
 #define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #define TILE(name, attribute, vector, lanes, rows, vectors, fused)                                                     \
-    attribute static void name(float *out, int64_t stride, const float *const *row, int64_t step, const float *panel,  \
-                               int64_t n)                                                                              \
+    attribute static void name(float *c, int64_t stride, float beta, float alpha, const float *const *row,             \
+                               int64_t step, const float *panel, int64_t wide, int64_t n)                              \
     {                                                                                                                  \
         vector sum[rows][vectors] = { { { 0 } } }, b[vectors], a;                                                      \
         const float *at[rows];                                                                                         \
         EACH(r, rows) at[r] = row[r];                                                                                  \
-        for (int64_t k = 0; k < n; k++, panel += vectors * lanes) {                                                    \
+        for (int64_t k = 0; k < n; k++, panel += wide) {                                                               \
             EACH(v, vectors) b[v] = *(const vector *)(panel + v * lanes);                                              \
             EACH(r, rows) {                                                                                            \
                 a = *at[r] - (vector){ 0 };                                                                            \
@@ -38,14 +38,19 @@ typedef struct operand {
             }                                                                                                          \
         }                                                                                                              \
         EACH(r, rows) {                                                                                                \
-            EACH(v, vectors) *(vector##_u *)(out + r * stride + v * lanes) = sum[r][v];                                \
+            EACH(v, vectors) {                                                                                         \
+                vector##_u *to = (vector##_u *)(c + r * stride + v * lanes);                                           \
+                sum[r][v] *= alpha;                                                                                    \
+                if (beta != 0) sum[r][v] = beta * *to + sum[r][v];                                                     \
+                *to = sum[r][v];                                                                                       \
+            }                                                                                                          \
         }                                                                                                              \
     }
 /* clang-format on */
 #define ATTRIBUTE(arch) __attribute__((noinline, target("arch=" arch)))
 
-typedef void tile_function(float *out, int64_t stride, const float *const *row, int64_t step, const float *panel,
-                           int64_t n);
+typedef void tile_function(float *c, int64_t stride, float beta, float alpha, const float *const *row, int64_t step,
+                           const float *panel, int64_t wide, int64_t n);
 
 typedef float four __attribute__((vector_size(16), may_alias));
 typedef float four_u __attribute__((vector_size(16), aligned(4), may_alias));
@@ -152,25 +157,40 @@ PD_CLONES(void, put,
     }
 }
 
-/* Computes columns [left, left + width) of C, from row `top` on, by a panel of op(B). Rows that a tile has beyond the
- * end of C are computed from the last row of A, and not stored. */
+/* Prefetches share `index` of `shares` of a panel of op(B): `terms` rows, and `width` columns from column `left` on. The
+ * tiles of a panel each prefetch a share of the next panel, so that it reaches the cache in time. */
+static void fetch(operand B, int64_t terms, int64_t left, int64_t width, int64_t index, int64_t shares)
+{
+    enum { LINE = 16 };
+    int64_t rows = B.col == 1 ? terms : width, n = B.col == 1 ? width : terms, stride = B.col == 1 ? B.row : B.col;
+
+    for (int64_t r = rows * index / shares; r < rows * (index + 1) / shares; r++)
+        for (int64_t j = 0; j < n; j += LINE) __builtin_prefetch(B.at + left * B.col + r * stride + j);
+}
+
+/* Computes columns [left, left + width) of C, with `lower` from row `left` on, by a panel of op(B). Rows that a tile has
+ * beyond the end of C are computed from the last row of A, and not stored. Meanwhile prefetches the next panel,
+ * which has `more` columns. */
 static void multiply_panel(const tiling *t, pd_mat C, float beta, float alpha, operand A, const float *panel,
-                           int64_t terms, int64_t left, int64_t width, bool lower)
+                           int64_t terms, int64_t left, int64_t width, bool lower, operand B, int64_t more)
 {
     alignas(64) float out[ROWS * COLS];
-    int64_t vectors = (width + t->lanes - 1) / t->lanes, wide = vectors * t->lanes;
-    tile_function *tile = t->tile[vectors - 1];
+    int64_t wide = (width + t->lanes - 1) / t->lanes * t->lanes, top = lower ? left : 0,
+            tiles = (C.rows - top + t->rows - 1) / t->rows;
 
-    for (int64_t i = lower ? left : 0; i < C.rows; i += t->rows) {
+    for (int64_t i = top; i < C.rows; i += t->rows) {
         const float *row[ROWS];
         float *c = C.at + i * C.stride + left;
-        int64_t rows = C.rows - i < t->rows ? C.rows - i : t->rows;
+        int64_t rows = C.rows - i < t->rows ? C.rows - i : t->rows, diagonal = i - left,
+                n = lower && diagonal + rows < width ? diagonal + rows : width, vectors = (n + t->lanes - 1) / t->lanes;
+        tile_function *tile = t->tile[vectors - 1];
+        fetch(B, terms, left + width, more, (i - top) / t->rows, tiles);
         for (int64_t r = 0; r < t->rows; r++) row[r] = A.at + (i + (r < rows ? r : rows - 1)) * A.row;
-        if (beta == 0 && alpha == 1 && rows == t->rows && width == wide && (!lower || i >= left + width)) {
-            tile(c, C.stride, row, A.col, panel, terms);
+        if (rows == t->rows && n == vectors * t->lanes && (!lower || n <= diagonal + 1)) {
+            tile(c, C.stride, beta, alpha, row, A.col, panel, wide, terms);
         } else {
-            tile(out, wide, row, A.col, panel, terms);
-            put(c, C.stride, out, wide, beta, alpha, rows, width, lower, i - left);
+            tile(out, COLS, 0, 1, row, A.col, panel, wide, terms);
+            put(c, C.stride, out, COLS, beta, alpha, rows, n, lower, diagonal);
         }
     }
 }
@@ -183,10 +203,10 @@ void pd_small_product(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd
     int64_t terms = a == PD_AS_IS ? A.cols : A.rows, most = t->most * t->lanes;
 
     assert(pd_product_is_small(C.rows, C.cols, terms));
-    for (int64_t left = 0, width; left < C.cols; left += width) {
-        width = C.cols - left < most ? C.cols - left : most;
+    for (int64_t left = 0, width = C.cols < most ? C.cols : most, more; left < C.cols; left += width, width = more) {
+        more = C.cols - left - width < most ? C.cols - left - width : most;
         pack(panel, (operand){ op_b.at + left * op_b.col, op_b.row, op_b.col }, terms, width,
              (width + t->lanes - 1) / t->lanes * t->lanes);
-        multiply_panel(t, C, beta, alpha, op_a, panel, terms, left, width, lower);
+        multiply_panel(t, C, beta, alpha, op_a, panel, terms, left, width, lower, op_b, more);
     }
 }

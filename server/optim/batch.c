@@ -303,7 +303,7 @@ static bool writes_past_cache(const pd_optim *optim)
  * and then written past it. Returns whether the unit has spoiled weights, if the step is guarded. */
 static bool run_past_cache(const pd_optim *optim, const pd_phase *phase, const pd_unit *whole)
 {
-    enum { TILE = 4096 };
+    enum { TILE = 512 };
     alignas(64) float after[TILE];
     pd_unit unit = *whole;
     bool spoils = false;

@@ -18,15 +18,16 @@
  * clip_global_norm does that.
  *
  * A step takes two passes over memory, because the norms of the whole parameter are needed before any weight moves. The
- * second pass computes u again: that costs less than writing and reading it. */
+ * first pass keeps u in the memory of the new weights. To compute u again from m and v would move as many bytes, and
+ * take a square root and three divisions an element, which take longer than memory does on AVX2. */
 #include "first_order.h"
 #include "kernels.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, BIAS_CORRECTION, GRAD_AVERAGING, TRUST_CLIP, ALWAYS_ADAPT };
-enum { EXP_AVG, EXP_AVG_SQ };
+enum { EXP_AVG, EXP_AVG_SQ, DIRECTION };
 /* indices of the sums that the first pass over memory reports: of the squares of the weights, and of the direction u */
 enum { WEIGHTS, UPDATE };
-/* number of elements computed at a time, so that the direction u is still in the cache when it is squared */
+/* number of elements computed at a time, so that they are still in the cache when they are squared */
 enum { TILE = 1024 };
 
 static const pd_hyper lamb_hypers[] = {
@@ -47,8 +48,11 @@ static const pd_hyper lamb_hypers[] = {
 
 static int lamb_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
+    int rc = pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", "direction", NULL });
+
     (void)declaration, (void)stats, (void)err;
-    return pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
+    if (rc == PD_OK) plan->slots[DIRECTION].temporary = plan->slots[DIRECTION].in_after = true;
+    return rc;
 }
 
 typedef struct factors {
@@ -78,8 +82,7 @@ PD_INLINE float direction(factors f, float m, float v, float w)
     return f.decay != 0 ? decayed : u;
 }
 
-/* Updates m and v, the moving averages of the gradient and of its square, for n <= TILE elements. u receives the
- * direction of the step. */
+/* Updates m and v, the moving averages of the gradient and of its square. u receives the direction of the step. */
 PD_CLONES(void, average_tile,
           (float *restrict u, float *m, float *v, const float *before, const float *gradient, int64_t n, factors f),
           (u, m, v, before, gradient, n, f))
@@ -97,13 +100,13 @@ static void average(const pd_unit *unit)
 {
     const pd_run r = pd_run_of(unit);
     const factors f = factors_of(unit);
-    float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ), u[TILE];
+    float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ), *u = pd_run_slot(unit, DIRECTION);
 
     for (int64_t i = 0; i < r.n; i += TILE) {
         int64_t n = r.n - i < TILE ? r.n - i : TILE;
-        average_tile(u, m + i, v + i, r.before + i, r.gradient + i, n, f);
+        average_tile(u + i, m + i, v + i, r.before + i, r.gradient + i, n, f);
         unit->partial[WEIGHTS] += pd_sum_squares(r.before + i, n);
-        unit->partial[UPDATE] += pd_sum_squares(u, n);
+        unit->partial[UPDATE] += pd_sum_squares(u + i, n);
     }
 }
 
@@ -117,18 +120,20 @@ static double trust(const double *hyper, const double *squares)
     return hyper[TRUST_CLIP] != 0 && ratio > 1 ? 1 : ratio;
 }
 
-PD_CLONES(void, pass, (const pd_unit *unit, factors f, float ratio, float lr), (unit, f, ratio, lr))
+/* Computes the new weights. `after` may be `before`, or the memory of the direction u. */
+PD_CLONES(void, pass, (float *after, const float *before, const float *u, float ratio, float lr, int64_t n),
+          (after, before, u, ratio, lr, n))
 {
-    const pd_run r = pd_run_of(unit);
-    const float *m = pd_run_slot(unit, EXP_AVG), *v = pd_run_slot(unit, EXP_AVG_SQ);
-
-#pragma GCC ivdep /* the arrays of old and new weights are identical or disjoint, so the loop may be vectorized */
-    for (int64_t i = 0; i < r.n; i++) r.after[i] = r.before[i] - lr * (ratio * direction(f, m[i], v[i], r.before[i]));
+#pragma GCC ivdep /* arrays that overlap are identical, so the loop may be vectorized */
+    for (int64_t i = 0; i < n; i++) after[i] = before[i] - lr * (ratio * u[i]);
 }
 
 static void update(const pd_unit *unit)
 {
-    pass(unit, factors_of(unit), (float)trust(unit->hyper, unit->total[0]), (float)unit->hyper[LR]);
+    const pd_run r = pd_run_of(unit);
+
+    pass(r.after, r.before, pd_run_slot(unit, DIRECTION), (float)trust(unit->hyper, unit->total[0]),
+         (float)unit->hyper[LR], r.n);
 }
 
 const pd_optimizer_ops pd_lamb = {

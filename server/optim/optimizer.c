@@ -130,7 +130,7 @@ int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double
 
 void pd_optim_set_job_bytes(pd_optim *optim, int64_t bytes)
 {
-    optim->beyond_cache = bytes >= PD_BEYOND_CACHE && pd_cpu_gains_past_cache;
+    optim->beyond_cache = bytes >= PD_BEYOND_CACHE;
 }
 
 void pd_optim_free(pd_optim *optim)

@@ -42,8 +42,7 @@ int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const doubl
  * the same *at continues with the slot that could not be written. */
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
 /* Says how many bytes the weights of the whole job take. From PD_BEYOND_CACHE on (pages.h), steps write the new weights
- * and the float32 forms of coded slots past the cache, if the CPU gains by that (pd_cpu_gains_past_cache). Without this
- * call they do not. Changes no bit of a result. */
+ * and the float32 forms of coded slots past the cache. Without this call they do not. Changes no bit of a result. */
 void pd_optim_set_job_bytes(pd_optim *optim, int64_t bytes);
 void pd_optim_free(pd_optim *optim); /* Frees an optimizer, even while a step is under way. Accepts NULL. */
 

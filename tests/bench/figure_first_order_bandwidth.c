@@ -4,7 +4,7 @@
  *
  * An array counts once for each time that it must be read or written: the gradient, the weights before and after the
  * step (two buffers, as in the daemon), and twice each slot of the optimizer's state, which is read and written.
- * lamb reads weights and slots twice, because it needs their norms first.
+ * lamb reads the weights twice, and writes and reads its direction, because it needs the norms of both first.
  *
  *     figure_first_order_bandwidth [MEBI_ELEMENTS [OPTIMIZER]]          64 by default, and all optimizers */
 
@@ -24,7 +24,7 @@ static const struct {
     { "rmsprop", NULL, NULL, 0 },       { "rmsprop", "momentum", "0.9", 0 }, { "rmsprop", "centered", "yes", 0 },
     { "nadam", NULL, NULL, 0 },         { "radam", NULL, NULL, 0 },          { "adamax", NULL, NULL, 0 },
     { "adadelta", NULL, NULL, 0 },      { "rprop", NULL, NULL, 0 },          { "asgd", "t0", "0", 0 },
-    { "lamb", NULL, NULL, 3 },          { "lion", NULL, NULL, 0 },           { "delayed_nesterov", NULL, NULL, 0 },
+    { "lamb", NULL, NULL, 1 },          { "lion", NULL, NULL, 0 },           { "delayed_nesterov", NULL, NULL, 0 },
     { "ademamix", NULL, NULL, 0 },      { "mars", NULL, NULL, 0 },           { "mars", "optimize_1d", "yes", 2 },
     { "schedule_free", NULL, NULL, 0 },
 };

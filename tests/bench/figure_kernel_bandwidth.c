@@ -36,7 +36,7 @@ typedef struct arrays {
 
 static bool is_past_cache(const arrays *a)
 {
-    return a->n * (int64_t)sizeof(float) >= PD_BEYOND_CACHE && pd_cpu_gains_past_cache;
+    return a->n * (int64_t)sizeof(float) >= PD_BEYOND_CACHE;
 }
 
 static pd_quantized matrix_of(const arrays *a, pd_storage storage, int64_t i)
