@@ -33,9 +33,9 @@ void pd_copy_bytes(void *to, const void *from, size_t n);
 #endif
 
 /* Writes n bytes to memory like memcpy, but past the cache. To be called for one tile after the other, which was
- * computed in the first-level cache. Tiles of 2 KiB let the CPU read the next tile's inputs while it writes: with 16 KiB
- * Zen 4 is slower than through the cache. Other threads may see the bytes only after pd_past_cache_end, which the thread
- * calls after its last tile. */
+ * computed in the first-level cache. Tiles of 2 KiB let the CPU read the next tile's inputs while it writes: with
+ * 16 KiB, Zen 4 is slower than through the cache. Other threads may see the bytes only after pd_past_cache_end, which
+ * the thread calls after its last tile. */
 void pd_past_cache(void *to, const void *from, size_t n);
 void pd_past_cache_end(void);
 

@@ -17,9 +17,9 @@ typedef struct operand {
     int64_t row, col;
 } operand;
 
-/* Defines a function that computes a tile of `rows` x (vectors * lanes) elements: c <- beta c + alpha op(A) op(B), over n
- * terms. row[r] points to row r of op(A), whose elements are `step` floats apart. The panel has the rows of op(B), which
- * are `wide` floats apart. The rows of c are `stride` floats apart. With beta = 0 the old c is not read. */
+/* Defines a function that computes a tile of `rows` x (vectors * lanes) elements: c <- beta c + alpha op(A) op(B), over
+ * n terms. row[r] points to row r of op(A), whose elements are `step` floats apart. The panel has the rows of op(B),
+ * which are `wide` floats apart. The rows of c are `stride` floats apart. With beta = 0 the old c is not read. */
 /* clang-format off */
 #define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #define TILE(name, attribute, vector, lanes, rows, vectors, fused)                                                     \
@@ -157,8 +157,8 @@ PD_CLONES(void, put,
     }
 }
 
-/* Prefetches share `index` of `shares` of a panel of op(B): `terms` rows, and `width` columns from column `left` on. The
- * tiles of a panel each prefetch a share of the next panel, so that it reaches the cache in time. */
+/* Prefetches share `index` of `shares` of a panel of op(B): `terms` rows, and `width` columns from column `left` on.
+ * The tiles of a panel each prefetch a share of the next panel, so that it reaches the cache in time. */
 static void fetch(operand B, int64_t terms, int64_t left, int64_t width, int64_t index, int64_t shares)
 {
     enum { LINE = 16 };
@@ -168,8 +168,8 @@ static void fetch(operand B, int64_t terms, int64_t left, int64_t width, int64_t
         for (int64_t j = 0; j < n; j += LINE) __builtin_prefetch(B.at + left * B.col + r * stride + j);
 }
 
-/* Computes columns [left, left + width) of C, with `lower` from row `left` on, by a panel of op(B). Rows that a tile has
- * beyond the end of C are computed from the last row of A, and not stored. Meanwhile prefetches the next panel,
+/* Computes columns [left, left + width) of C, with `lower` from row `left` on, by a panel of op(B). Rows that a tile
+ * has beyond the end of C are computed from the last row of A, and not stored. Meanwhile prefetches the next panel,
  * which has `more` columns. */
 static void multiply_panel(const tiling *t, pd_mat C, float beta, float alpha, operand A, const float *panel,
                            int64_t terms, int64_t left, int64_t width, bool lower, operand B, int64_t more)
