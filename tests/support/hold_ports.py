@@ -1,5 +1,5 @@
-"""Prints free ports of 127.0.0.1, as many as its argument says, and holds them until it is ended: a daemon may be killed
-and started again on such a port, which the kernel gives to nobody else meanwhile."""
+"""Prints free ports of 127.0.0.1, as many as its argument says, and holds them until it is ended: a daemon may be
+killed and started again on such a port, which the kernel gives to nobody else meanwhile."""
 import signal
 import socket
 import sys

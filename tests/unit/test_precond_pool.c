@@ -294,17 +294,24 @@ static pd_precond_pool *start_busy(pd_mailbox *done, pd_optim **first)
     return pool;
 }
 
+/* Runs a light task of parameter i, which comes back while the gate is still shut. */
+static void run_light(pd_precond_pool *pool, pd_mailbox *done, pd_optim **optims, uint32_t i)
+{
+    double heavy = unit_cost;
+
+    unit_cost = 1;
+    submit(pool, optims[i] = begin_step(1), i);
+    deliver_all(done, optims, 1);
+    unit_cost = heavy;
+}
+
 TEST(a_light_task_is_run_while_a_heavy_one_keeps_the_only_thread)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[2];
     pd_precond_pool *pool = start_busy(done, &optims[0]);
-    double heavy = unit_cost;
 
-    unit_cost = 1;
-    submit(pool, optims[1] = begin_step(1), 1);
-    deliver_all(done, optims, 1); /* the light task comes back while the gate is still shut */
-    unit_cost = heavy;
+    run_light(pool, done, optims, 1);
     assert_int_equal(pd_batch_run(&optims[1], 1, 1), PD_OK);
     assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 1);
     atomic_store(&gate_shut, 0);
@@ -331,14 +338,10 @@ TEST(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed)
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_optim *optims[5];
     pd_precond_pool *pool = start_busy(done, &optims[0]);
-    double heavy = unit_cost;
     pthread_t opener;
     int light;
 
-    unit_cost = 1;
-    submit(pool, optims[4] = begin_step(1), 4);
-    deliver_all(done, optims, 1);
-    unit_cost = heavy;
+    run_light(pool, done, optims, 4);
     light = atomic_load(&runner);
     for (int i = 1; i < 4; i++) submit(pool, optims[i] = begin_step(1), (uint32_t)i);
     assert_int_equal(pthread_create(&opener, NULL, open_gate, &light), 0);
