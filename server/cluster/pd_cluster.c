@@ -25,10 +25,10 @@ struct pd_cluster {
     pd_place place;
     int chosen;
     uint64_t chosen_tenure; /* of the last owner of `chosen` when it was chosen: its state is what the caller gets */
-    bool replaces; /* the key of this daemon's earlier process must be removed first */
-    bool owned;    /* the daemon has owned the shard `chosen` */
-    bool leaves;   /* the daemon ends */
-    bool reported; /* the log says that this daemon is a spare */
+    bool replaces;          /* the key of this daemon's earlier process must be removed first */
+    bool owned;             /* the daemon has owned the shard `chosen` */
+    bool leaves;            /* the daemon ends */
+    bool reported;          /* the log says that this daemon is a spare */
     char url[PD_CLUSTER_URL];
     uint64_t life, tenure;               /* tenure: the last one that was logged */
     uint64_t declined_ms[PD_MAX_SHARDS]; /* until when the shard is not chosen again */

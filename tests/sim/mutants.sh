@@ -70,6 +70,13 @@ for mutant in lower_tenure_taken owner_serves_on registers_after_another lease_i
         status=1
     fi
 done
+# Those of mirrors.
+for mutant in mirror_unsynced; do
+    if "$1" --seeds 1..300 --mirrors --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with mirrors"
+        status=1
+    fi
+done
 # Those of the HTTP listener.
 for mutant in metric_one_more http_never_late http_without_limit; do
     if "$1" --seeds 1..300 --scrapes --mutant $mutant > /dev/null 2>&1; then
