@@ -214,6 +214,15 @@ static int begin_anew(pd_takeover *t)
     return pd_state_dir_set_life(&pd_disk_posix, t->state_dir, t->life, &t->why);
 }
 
+/* Returns whether the state directory has no job that has not ended. It may have a number: of a daemon that was killed
+ * when it began without any state, before it was the owner. */
+static bool has_no_job(const pd_takeover *t)
+{
+    size_t n;
+
+    return pd_mirror_count(&pd_disk_posix, t->state_dir, &n, NULL) == PD_OK && n == 0;
+}
+
 /* Gets the state of the shard into the state directory, which stays locked: it is there already, or the mirror has it,
  * or there was none before. */
 static int take_state_dir(pd_takeover *t)
@@ -224,10 +233,10 @@ static int take_state_dir(pd_takeover *t)
     t->life = life;
     if (rc != PD_OK || (life != 0 && (life == t->last.life || t->last.life == 0))) return rc;
     if (t->last.life != 0 && t->mirror[0] != '\0') {
-        if ((rc = fetch(t)) != PD_NOT_FOUND || life != 0 || !is_own(t)) return rc;
+        if ((rc = fetch(t)) != PD_NOT_FOUND || !has_no_job(t) || !is_own(t)) return rc;
         rc = lock_state_dir(t, &life); /* the mirror has no job: there was no state to lose */
     }
-    if (rc == PD_OK && life == 0 && (is_own(t) || t->last.life == 0)) return begin_anew(t);
+    if (rc == PD_OK && has_no_job(t) && (is_own(t) || t->last.life == 0)) return begin_anew(t);
     return rc != PD_OK ? rc
                        : pd_fail(&t->why, PD_FAILED_PRECONDITION,
                                  "shard %d: %.200s has not the state that its last owner, %.100s, had: use that one's "

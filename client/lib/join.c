@@ -689,6 +689,10 @@ static int all_declared(pd_core *core, const Paramd__DeclareReply *reply)
         return PD_OK;
     }
     if (!pd_core_begins_anew(core) && pd_core_left_course(core, core->recovery.welcome_course)) return PD_OK;
+    if (core->setup.shards > 1 && !reply->open_sets && !pd_core_begins_anew(core) && pd_core_is_ahead(core)) {
+        pd_core_send_back(core);
+        return PD_OK;
+    }
     if (pd_core_begins_anew(core))
         core->recovery.moved = false;
     else if (pd_core_gives_up(core, reply))

@@ -49,6 +49,9 @@ void pd_resend_refused(pd_core *core, pd_outgoing_frame *frame, const pd_error *
 bool pd_core_lacks_weights(const pd_core *core);
 /* Returns whether the server has closed fewer rounds of a parameter than this process has seen. */
 bool pd_core_is_behind(const pd_core *core);
+/* Returns whether the server has closed steps after the next one of this process. No step closes without its rank, so
+ * the server does not know that the job has gone back since: it continues from a mirror that did not have that yet. */
+bool pd_core_is_ahead(const pd_core *core);
 /* Returns the parameter of which the server lacks the most steps that this process has seen. */
 const pd_param_record *pd_core_furthest_behind(const pd_core *core);
 /* Ends the client handle with PD_REWIND, because the server has gone back. `why`: why the window did not help, as the

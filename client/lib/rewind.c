@@ -34,6 +34,22 @@ bool pd_core_is_behind(const pd_core *core)
     return false;
 }
 
+bool pd_core_is_ahead(const pd_core *core)
+{
+    uint64_t most = core->progress.closing, told = 0;
+    bool knows = false;
+
+    for (size_t i = 0; i < core->n_params; i++) {
+        const pd_param_record *record = &core->params[i];
+        if (!pd_has_elements(record) || !record->initialised) continue;
+        knows = true;
+        if (record->step > most) most = record->step;
+        if (record->pushed > most) most = record->pushed;
+        if (record->server_step > told) told = record->server_step;
+    }
+    return knows && told > most + 1;
+}
+
 const pd_param_record *pd_core_furthest_behind(const pd_core *core)
 {
     const pd_param_record *found = &core->params[0];

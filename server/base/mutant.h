@@ -152,6 +152,9 @@
     X(lower_tenure_taken, "a worker goes to an owner of a shard whose tenure is lower than one that it has seen")      \
     X(registers_after_another,                                                                                         \
       "an owner whose lease has ended registers again although another daemon has owned its shard meanwhile")          \
+    X(claims_after_another,                                                                                            \
+      "a spare takes a shard although its last owner has registered again since the spare has got the state")          \
+    X(mirror_unsynced, "the names of files in a mirror are not synced")                                                \
     X(lease_ignored, "an owner whose lease has ended tells of durable steps and creates jobs as if it had one")        \
     X(creates_without_lease, "an owner whose lease has ended begins a job anew that a newer owner has")                \
     X(owner_serves_on, "an owner goes on although it has learnt that another daemon has its shard")                    \

@@ -83,13 +83,14 @@ void pd_lease_init(pd_lease *lease, pd_engine *engine, uint64_t ttl_ms)
     lease->call.arg = lease;
 }
 
-void pd_lease_keep(pd_lease *lease, const char *key, const char *last, const char *value)
+void pd_lease_keep(pd_lease *lease, const char *key, const char *last, const char *value, uint64_t since)
 {
     snprintf(lease->key, sizeof lease->key, "%s", key);
     snprintf(lease->last, sizeof lease->last, "%s", last != NULL ? last : "");
     snprintf(lease->value, sizeof lease->value, "%s", value);
     lease->state = PD_LEASE_ASKED;
-    lease->due_ms = lease->until_ms = lease->tenure = 0;
+    lease->due_ms = lease->until_ms = 0;
+    lease->tenure = since;
 }
 
 /* Makes the next call: registers the key, or renews its lease. */

@@ -42,8 +42,10 @@ typedef struct pd_lease {
 
 /* Prepares a lease that keeps no key yet. Borrows the engine. */
 void pd_lease_init(pd_lease *lease, pd_engine *engine, uint64_t ttl_ms);
-/* Begins to keep a key. `last` as in PD_ENGINE_REGISTER, or NULL. The state must be PD_LEASE_NONE. */
-void pd_lease_keep(pd_lease *lease, const char *key, const char *last, const char *value);
+/* Begins to keep a key. `last` as in PD_ENGINE_REGISTER, or NULL. `since`: the tenure of the last owner that the caller
+ * knows; if somebody has had the key after that one, the key is TAKEN. 0: not known, and it does not matter. The state
+ * must be PD_LEASE_NONE. */
+void pd_lease_keep(pd_lease *lease, const char *key, const char *last, const char *value, uint64_t since);
 /* Makes the call that is due. Returns when the next one will be; UINT64_MAX: when the open one has ended. */
 uint64_t pd_lease_turn(pd_lease *lease, uint64_t now_ms);
 /* Tells the lease what a watch has seen of its key: an owner with this tenure and value, or that the key was removed

@@ -24,10 +24,11 @@ struct pd_cluster {
     char removed[PD_ENGINE_KEY];
     pd_place place;
     int chosen;
-    bool replaces; /* the key of this daemon's earlier process must be removed first */
-    bool owned;    /* the daemon has owned the shard `chosen` */
-    bool leaves;   /* the daemon ends */
-    bool reported; /* the log says that this daemon is a spare */
+    uint64_t chosen_tenure; /* of the last owner of `chosen` when it was chosen: its state is what the caller gets */
+    bool replaces;          /* the key of this daemon's earlier process must be removed first */
+    bool owned;             /* the daemon has owned the shard `chosen` */
+    bool leaves;            /* the daemon ends */
+    bool reported;          /* the log says that this daemon is a spare */
     char url[PD_CLUSTER_URL];
     uint64_t life, tenure;               /* tenure: the last one that was logged */
     uint64_t declined_ms[PD_MAX_SHARDS]; /* until when the shard is not chosen again */
@@ -160,13 +161,14 @@ static void become_spare(pd_cluster *c)
     c->chosen = -1;
     if (c->spare.state != PD_LEASE_NONE || write_value(c, value, NULL) != PD_OK) return;
     snprintf(key, sizeof key, "%sspare/%.63s", c->view.prefix, c->config.process);
-    pd_lease_keep(&c->spare, key, NULL, value);
+    pd_lease_keep(&c->spare, key, NULL, value, 0);
 }
 
 static void choose(pd_cluster *c, int shard)
 {
     c->place = PD_PLACE_CHOSEN;
     c->chosen = shard;
+    c->chosen_tenure = c->table.shards[shard].last_tenure;
 }
 
 /* Returns whether a shard of the table is registered under this daemon's own URL: by an earlier process. */
@@ -255,7 +257,7 @@ int pd_cluster_claim(pd_cluster *c, const char *url, uint64_t life, pd_error *er
     c->replaces = c->table.shards[c->chosen].alive && strcmp(c->table.shards[c->chosen].url, url) == 0;
     key_of(c, key, "shard", c->chosen);
     key_of(c, last, "last", c->chosen);
-    pd_lease_keep(&c->owner, key, last, value);
+    pd_lease_keep(&c->owner, key, last, value, PD_MUTANT(claims_after_another) ? 0 : c->chosen_tenure);
     return PD_OK;
 }
 

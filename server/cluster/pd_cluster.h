@@ -61,9 +61,10 @@ int pd_cluster_chosen(const pd_cluster *cluster);
 /* Returns whether the last owner of the chosen shard may still serve it, at another address than `url`, this daemon's:
  * the caller then makes sure that it does not. The address of a daemon that owns another shard now does not count. */
 bool pd_cluster_must_probe(const pd_cluster *cluster, const char *url);
-/* Begins to register this daemon as the owner of the chosen shard. `life` is the number of its copy of the state. The
- * key of an earlier process of this daemon (the same `url`) is removed first: the caller listens at `url` already, and
- * has locked the state directory, so that process has ended. PD_INVALID_ARGUMENT: the URL is too long. */
+/* Begins to register this daemon as the owner of the chosen shard. `life` is the number of its copy of the state. If
+ * the shard has had an owner since it was chosen, that one's state is newer: the daemon becomes a spare again. The key
+ * of an earlier process of this daemon (the same `url`) is removed first: the caller listens at `url` already, and has
+ * locked the state directory, so that process has ended. PD_INVALID_ARGUMENT: the URL is too long. */
 int pd_cluster_claim(pd_cluster *cluster, const char *url, uint64_t life, pd_error *err);
 /* Does not take the chosen shard now. It is chosen again a moment later, unless it has an owner then. */
 void pd_cluster_decline(pd_cluster *cluster);

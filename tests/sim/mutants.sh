@@ -62,11 +62,18 @@ for mutant in verdict_of_step_before goback_ignores_life common_too_high@1501 ta
 done
 # Those of takeovers.
 for mutant in lower_tenure_taken owner_serves_on registers_after_another lease_ignored@1001 \
-    creates_without_lease@3601; do
+    creates_without_lease@5301; do
     first=1
     [[ $mutant != *@* ]] || first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --spares --mutant "${mutant%@*}" > /dev/null 2>&1; then
         echo "$mutant was not found within 300 seeds with spares"
+        status=1
+    fi
+done
+# Those of mirrors.
+for mutant in mirror_unsynced; do
+    if "$1" --seeds 1..300 --mirrors --mutant $mutant > /dev/null 2>&1; then
+        echo "$mutant was not found within 300 seeds with mirrors"
         status=1
     fi
 done

@@ -26,6 +26,7 @@ enum {
     OPT_SETS,
     OPT_SHARDS,
     OPT_SPARES,
+    OPT_MIRRORS,
     OPT_MOVERS
 };
 
@@ -37,6 +38,7 @@ typedef struct settings {
     bool cluster;    /* jobs are on several servers */
     uint32_t shards; /* so many; 0: any number */
     bool spares;     /* they have an engine and spares */
+    bool mirrors;    /* which have shards from their mirrors */
     enum pd_mutant mutant;
 } settings;
 
@@ -62,6 +64,7 @@ static void draw_cluster(sim_plan *plan, uint64_t seed, const settings *set)
 {
     sim_plan_draw_cluster(plan, seed, set->shards);
     if (set->spares) sim_plan_add_spares(plan);
+    plan->mirrors = set->mirrors;
 }
 
 static void draw_lone(sim_plan *plan, uint64_t seed, const settings *set)
@@ -279,6 +282,7 @@ static const struct argp_option options[] = {
     { "scrapes", OPT_SCRAPES, 0, 0, "Let peers ask the HTTP listener, whole, in part or with nonsense", 0 },
     { "shards", OPT_SHARDS, "N", 0, "Put the jobs on N servers, 1 to 4 or any, which are killed at times", 0 },
     { "spares", OPT_SPARES, 0, 0, "Put the jobs on servers with an engine and spares, which take shards over", 0 },
+    { "mirrors", OPT_MIRRORS, 0, 0, "As --spares, but spares have shards from their mirrors alone", 0 },
     { "movers", OPT_MOVERS, 0, 0, "Let the server lend directions of connections to movers", 0 },
     { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
     { 0 }
@@ -312,6 +316,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
             argp_error(state, "--shards %s: expected 1 to %d, or any", value, SIM_SHARDS);
         return 0;
     case OPT_SPARES: set->cluster = set->spares = true; return 0;
+    case OPT_MIRRORS: set->cluster = set->spares = set->mirrors = true; return 0;
     case OPT_CRASHES: set->crashes = true; return 0;
     case 'p':
         for (n = 0; n < PLANTS && strcmp(mutants[n].name, value) != 0; n++) continue;

@@ -315,6 +315,36 @@ void sim_cluster_restored(const sim_server *server)
     }
 }
 
+/* ---- mirrors ---- */
+
+void sim_cluster_mirrored(const sim_server *server, const char *job, uint64_t step)
+{
+    const sim_job *own = job_of(server->s, job);
+
+    if (own != NULL && !sim_cluster_is_replaced(server))
+        server->s->cluster->jobs[own->number].mirrored[server->shard] = step;
+}
+
+void sim_cluster_fetched(const sim_server *server)
+{
+    for (uint32_t j = 0; j < server->s->plan->n_jobs; j++) {
+        sim_cluster_job *of = &server->s->cluster->jobs[j];
+        if (of->durable[server->shard] > of->mirrored[server->shard])
+            of->durable[server->shard] = of->mirrored[server->shard];
+        of->calm = false; /* windows may not have the steps that were durable */
+        /* Ranks that have left do not come back to take the last steps again. */
+        if (of->finished && of->mirrored[server->shard] < server->s->plan->jobs[j].steps)
+            sim_cluster_abandon(server->s, &server->s->plan->jobs[j], "has lost its last steps");
+    }
+}
+
+uint64_t sim_cluster_acked(const sim *s, const sim_job *job, uint64_t step)
+{
+    for (uint32_t i = 0; s->plan->mirrors && i < s->plan->shards; i++)
+        if (s->cluster->jobs[job->number].mirrored[i] < step) step = s->cluster->jobs[job->number].mirrored[i];
+    return step;
+}
+
 /* ---- the run ---- */
 
 /* Returns whether each rank can send all its steps again, and no process dies. */

@@ -15,14 +15,15 @@ typedef struct sim_cluster_job {
     float *weights[SIM_MOST_STEPS + 1][SIM_PARAMS];
     float *readouts[SIM_MOST_STEPS + 1][SIM_PARAMS]; /* the weights to evaluate with; NULL: the job does not average */
     int outcome[SIM_MOST_STEPS + 1][SIM_PARAMS];
-    uint64_t acked;               /* newest step that was reported as durable on all shards */
-    uint64_t durable[SIM_SHARDS]; /* newest step that each shard has reported as durable since it was loaded */
-    uint64_t back[SIM_SHARDS];    /* how often the shard had gone back when it reported that */
-    uint64_t met[SIM_WORLD];      /* last step at whose barrier each rank has come */
-    uint32_t number[SIM_SHARDS];  /* by which each shard knows the job; 0: it is not known */
-    uint64_t life[SIM_SHARDS];    /* of the job on each shard, when it was last seen */
-    bool ended[SIM_SHARDS];       /* the shard has ended the job */
-    bool finished;                /* a process has taken all steps, and they are durable */
+    uint64_t acked;                /* newest step that was reported as durable on all shards */
+    uint64_t durable[SIM_SHARDS];  /* newest step that each shard has reported as durable since it was loaded */
+    uint64_t back[SIM_SHARDS];     /* how often the shard had gone back when it reported that */
+    uint64_t mirrored[SIM_SHARDS]; /* step up to which the mirror of each shard has the job; 0: it has nothing */
+    uint64_t met[SIM_WORLD];       /* last step at whose barrier each rank has come */
+    uint32_t number[SIM_SHARDS];   /* by which each shard knows the job; 0: it is not known */
+    uint64_t life[SIM_SHARDS];     /* of the job on each shard, when it was last seen */
+    bool ended[SIM_SHARDS];        /* the shard has ended the job */
+    bool finished;                 /* a process has taken all steps, and they are durable */
     bool loose;     /* the job was started anew from weights alone, so that its optimizer has lost its state */
     bool abandoned; /* it cannot continue, and its processes end */
     bool lasting;   /* no process dies, and all ranks can send all their steps again */
@@ -62,6 +63,12 @@ void sim_cluster_check_number(const sim *s, const sim_job *job);
 /* Notes that a server carries out an order to go back; that it has. */
 void sim_cluster_goes_back(const sim_server *server);
 void sim_cluster_went_back(const sim_server *server, const pd_go_back_order *order);
+/* Notes that a mirror has a job of the server's shard up to a step. */
+void sim_cluster_mirrored(const sim_server *server, const char *job, uint64_t step);
+/* Notes that a server has got its shard from the mirror, which may lack steps. */
+void sim_cluster_fetched(const sim_server *server);
+/* Returns the newest step up to `step` that is not lost if all machines are. */
+uint64_t sim_cluster_acked(const sim *s, const sim_job *job, uint64_t step);
 /* Checks the jobs of a server that has loaded what the disk of its shard has, after the shard's last server was killed
  * or lost it. */
 void sim_cluster_restored(const sim_server *server);

@@ -495,8 +495,8 @@ void sim_server_free(sim_server *server)
     sim_step_end(server);
     pd_conversation_dispose(server->daemon);
     sim_enter(before);
-    sim_disk_free(server->disk);
     sim_owner_free(server->owner);
+    sim_disk_free(server->disk);
     server->s->n_servers--;
     if (server->s->n_servers == 0 && sim_live_bytes(SIM_SERVER) != 0)
         sim_fail("accounting", "the server is gone and %lld bytes of its memory are left",

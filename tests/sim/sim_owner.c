@@ -2,10 +2,12 @@
 #include "sim_owner.h"
 
 #include "engine_model.h"
+#include "mirror.h"
 #include "pd_cluster.h"
 #include "sim_cluster.h"
 #include "sim_disk.h"
 #include "sim_disk_writer.h"
+#include "sim_mirror.h"
 #include "state_dir.h"
 
 #include <stdlib.h>
@@ -22,14 +24,18 @@ struct sim_owner {
     sim_server *server;
     pd_cluster *cluster; /* NULL: the daemon is down */
     char url[32], name[32];
-    uint64_t late_ms;    /* time until which the engine's answers are under way */
-    uint64_t cut_off_ns; /* time until which the daemon does not reach the engine */
-    bool apart;          /* nor do other daemons reach it */
-    uint64_t down_ns;    /* time from its next kill until it starts again; 0: a short one is drawn */
-    bool lost;           /* another daemon has its shard: its process ends */
-    bool gets;           /* it gets the state of the chosen shard */
-    bool answers;        /* the last owner of that shard has answered */
-    uint64_t last_life;  /* number of that owner's copy of the state; 0: there was no owner */
+    uint64_t late_ms;             /* time until which the engine's answers are under way */
+    uint64_t cut_off_ns;          /* time until which the daemon does not reach the engine */
+    bool apart;                   /* nor do other daemons reach it */
+    uint64_t down_ns;             /* time from its next kill until it starts again; 0: a short one is drawn */
+    bool lost;                    /* another daemon has its shard: its process ends */
+    bool gets;                    /* it gets the state of the chosen shard */
+    bool answers;                 /* the last owner of that shard has answered */
+    uint64_t last_life;           /* number of that owner's copy of the state; 0: there was no owner */
+    uint64_t last_tenure, tenure; /* of that owner; of this daemon, while it owns a shard */
+    sim_disk *copies[SIM_SHARDS]; /* in plans with mirrors: what its machine has of each shard; NULL: nothing yet */
+    uint32_t n_copies;            /* number of disks that its machines have had so far */
+    bool fetched;                 /* its copy of the chosen shard comes from the mirror */
 };
 
 static engine_model model;           /* of this run */
@@ -148,12 +154,83 @@ static uint64_t read_life(const sim_owner *o, uint32_t shard)
     return life;
 }
 
+/* Returns the disk of the daemon's machine for the state of a shard. */
+static sim_disk *copy_of(sim_owner *o, uint32_t shard)
+{
+    if (o->copies[shard] == NULL)
+        o->copies[shard] =
+            sim_disk_new(o->server->s, SIM_SERVERS * (2 + o->server->number) + o->n_copies++, SIM_STATE_DIR);
+    return o->copies[shard];
+}
+
+static bool is_copy(const sim_owner *o, const sim_disk *disk)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < SIM_SHARDS; i++) found = found || o->copies[i] == disk;
+    return found;
+}
+
+/* Loses all that the daemon's machine has: another one takes its place. */
+static void lose_machine(sim_owner *o)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+
+    note(o, "is on another machine", 0, 0);
+    for (uint32_t i = 0; i < SIM_SHARDS; i++) {
+        if (o->copies[i] != o->server->disk) sim_disk_free(o->copies[i]);
+        o->copies[i] = NULL;
+    }
+    sim_disk_free(o->server->disk);
+    o->server->disk = sim_disk_new(o->server->s, SIM_SERVERS * (2 + o->server->number) + o->n_copies++, SIM_STATE_DIR);
+    sim_enter(before);
+}
+
+/* Gets the state of the chosen shard to a disk of the daemon's machine, as take_state_dir in server/takeover.c does.
+ * *life becomes the number of the copy. Returns false if it cannot be had. */
+static bool take_copy(sim_owner *o, uint32_t shard, uint64_t *life)
+{
+    sim *s = o->server->s;
+    sim_disk *disk = copy_of(o, shard);
+    const pd_disk *functions = sim_disk_functions(disk);
+    bool own = o->server->number == shard;
+    pd_error err = { 0 };
+    int rc = pd_state_dir_life(functions, SIM_STATE_DIR, life, &err);
+    size_t n = 0;
+
+    o->fetched = false;
+    if (rc != PD_OK) sim_fail("one owner", "the copy of shard %u cannot be had: %s", shard, err.text);
+    if (*life != 0 && (*life == o->last_life || o->last_life == 0)) return true;
+    sim_disk_start(disk, true);
+    if (o->last_life != 0) rc = sim_mirror_fetch(shard, o->last_tenure, functions, &err);
+    if (rc == PD_NOT_FOUND && own) rc = pd_mirror_count(functions, SIM_STATE_DIR, &n, &err);
+    if (rc == PD_OK && n > 0) rc = pd_fail(&err, PD_NOT_FOUND, "its own state is older, and the mirror has no job");
+    o->fetched = rc == PD_OK && o->last_life != 0;
+    if (rc == PD_OK) {
+        *life = 1 + sim_draw(s, UINT32_MAX);
+        rc = pd_state_dir_set_life(functions, SIM_STATE_DIR, *life, &err);
+    }
+    sim_disk_start(disk, false);
+    if (rc != PD_OK) note(o, err.text, shard, (uint64_t)-rc);
+    if (rc == PD_FAILED_PRECONDITION) lose_machine(o); /* an operator empties the directory */
+    return rc == PD_OK;
+}
+
+/* Gets the number of the copy of a shard's state that the daemon has now. Returns false if it has none. */
+static bool get_copy(sim_owner *o, uint32_t shard, uint64_t *life)
+{
+    if (o->server->s->plan->mirrors) return take_copy(o, shard, life);
+    *life = read_life(o, shard);
+    return true;
+}
+
 /* Claims the chosen shard, whose state the daemon has got, or declines it. */
 static void got_state(sim *s, void *who, uint64_t life)
 {
     sim_server *server = who;
     sim_owner *o = server->owner;
     sim_side before;
+    uint64_t copy;
     pd_error err;
 
     if (life != server->life || o->cluster == NULL || rests) return;
@@ -163,9 +240,9 @@ static void got_state(sim *s, void *who, uint64_t life)
     }
     before = sim_enter(SIM_SERVER);
     o->gets = false;
-    if (o->answers)
+    if (o->answers || !get_copy(o, (uint32_t)pd_cluster_chosen(o->cluster), &copy))
         pd_cluster_decline(o->cluster);
-    else if (pd_cluster_claim(o->cluster, o->url, read_life(o, (uint32_t)pd_cluster_chosen(o->cluster)), &err) != PD_OK)
+    else if (pd_cluster_claim(o->cluster, o->url, copy, &err) != PD_OK)
         sim_fail("one owner", "%s", err.text);
     sim_enter(before);
 }
@@ -180,6 +257,7 @@ static void get_state(sim_owner *o)
 
     o->gets = true;
     o->last_life = last->life;
+    o->last_tenure = last->last_tenure;
     o->answers = probes && answers(s, last->url);
     note(o, o->answers ? "sees that its last owner answers: shard" : "may take shard",
          (uint64_t)pd_cluster_chosen(o->cluster), 0);
@@ -198,6 +276,31 @@ static void keep_apart(const sim *s, const sim_server *before)
     note(o, "is replaced, and does not hear of it: shard", (uint64_t)before->shard, 0);
 }
 
+static uint64_t tenure_of(void *arg)
+{
+    sim_owner *o = arg;
+    uint64_t tenure = o->cluster != NULL ? pd_cluster_table_now(o->cluster)->tenure : 0;
+
+    if (tenure > 0) o->tenure = tenure;
+    return o->tenure;
+}
+
+/* Lets the server have the daemon's copy of its shard, which is copied to the mirror from now on. */
+static void use_copy(sim_owner *o)
+{
+    sim_server *server = o->server;
+
+    if (!server->s->plan->mirrors) {
+        take_state(server, (uint32_t)server->shard);
+        return;
+    }
+    if (!is_copy(o, server->disk)) sim_disk_free(server->disk);
+    server->disk = copy_of(o, (uint32_t)server->shard);
+    sim_mirror_open(server, tenure_of, o);
+    if (o->fetched) sim_cluster_fetched(server);
+    o->fetched = false;
+}
+
 /* Loads the jobs of the shard that the daemon owns now, and serves them. */
 static void begin_to_serve(sim_owner *o)
 {
@@ -209,7 +312,7 @@ static void begin_to_serve(sim_owner *o)
     if (s->cluster->holder[shard] != server) keep_apart(s, s->cluster->holder[shard]);
     server->shard = (int)shard;
     s->cluster->holder[shard] = server;
-    take_state(server, shard);
+    use_copy(o);
     sim_disk_die_in(server->disk, UINT64_MAX); /* the kill was meant for a server that writes */
     sim_disk_start(server->disk, true);
     sim_load_jobs(server);
@@ -341,6 +444,8 @@ void sim_owner_free(sim_owner *o)
     if (o == NULL) return;
     end_cluster(o);
     before = sim_enter(SIM_HARNESS);
+    for (uint32_t i = 0; i < SIM_SHARDS; i++)
+        if (o->copies[i] != o->server->disk) sim_disk_free(o->copies[i]);
     free(o);
     sim_enter(before);
 }
@@ -369,6 +474,8 @@ void sim_owner_ended(sim_server *server)
     uint64_t down = o->down_ns > 0 && !o->lost ? o->down_ns : 1 + sim_draw(s, START_MS * SIM_MS);
 
     end_cluster(o);
+    if (s->plan->mirrors) sim_mirror_close(server);
+    if (s->plan->mirrors && !o->lost && !s->calm && sim_chance(s, 2)) lose_machine(o);
     server->listens = false;
     server->shard = -1;
     server->asleep_ns = server->loop_not_before = server->step_not_before = 0;
@@ -435,7 +542,8 @@ void sim_owners_begin(sim *s)
     away_ns = 0;
     rests = died = false;
     earlier = NULL;
-    for (uint32_t i = 0; i < s->plan->shards; i++) {
+    if (s->plan->mirrors) sim_mirrors_begin(s);
+    for (uint32_t i = 0; !s->plan->mirrors && i < s->plan->shards; i++) {
         states[i] = s->servers[i]->disk;
         begin_state(s, i);
     }
@@ -446,7 +554,8 @@ void sim_owners_begin(sim *s)
 void sim_owners_rest(sim *s)
 {
     rests = true;
-    for (uint32_t i = 0; s->plan->spares > 0 && i < s->plan->shards; i++) free_state(s, i);
+    sim_mirrors_end();
+    for (uint32_t i = 0; s->plan->spares > 0 && !s->plan->mirrors && i < s->plan->shards; i++) free_state(s, i);
 }
 
 bool sim_owners_are_settled(const sim *s)

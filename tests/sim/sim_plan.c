@@ -505,8 +505,8 @@ void sim_plan_print(const sim_plan *plan)
            plan->drains ? ", drains" : "");
     if (plan->shards > 0) printf("  %u shards\n", plan->shards);
     if (plan->spares > 0)
-        printf("  %u spares, leases of %llu ms%s\n", plan->spares, (unsigned long long)plan->lease_ms,
-               plan->two_owners ? ", two owners for a while" : "");
+        printf("  %u spares, leases of %llu ms%s%s\n", plan->spares, (unsigned long long)plan->lease_ms,
+               plan->mirrors ? ", mirrors" : "", plan->two_owners ? ", two owners for a while" : "");
     if (plan->shares)
         printf("  memory is shared from %llu bytes on%s\n", (unsigned long long)plan->least_shared,
                plan->server_shares ? "" : ", but the server does not want it");

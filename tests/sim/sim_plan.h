@@ -178,6 +178,7 @@ typedef struct sim_plan {
     uint32_t spares;       /* number of daemons without a shard: --spares; 0: there is no engine */
     uint64_t lease_ms;     /* with spares: how long the lease of a daemon's key lasts */
     bool two_owners;       /* with spares: an owner that was replaced stays cut off, and meets a new process: below */
+    bool mirrors;          /* with spares: a spare has a shard from its mirror: --mirrors */
     uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 

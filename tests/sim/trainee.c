@@ -258,6 +258,9 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             return false;
         } else if (rc == PD_DATA_LOSS && t->of->finished) {
             return false;
+        } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") != NULL && t->s->plan->mirrors) {
+            sim_fail("one step", "%s rank %u, step %llu: %s", t->job->name, t->rank, (unsigned long long)t->step,
+                     err->text);
         } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") == NULL && t->of->lasting &&
                    t->declared) {
             rc = restart_job(t, err);
@@ -539,7 +542,8 @@ static int sync_step(sim_trainee *t, pd_error *err)
     while (is_slow(t, rc, err));
     if (rc == PD_OK && !t->process.killed) {
         trace(t, "knows to be durable step", t->step, 0);
-        if (t->step > t->of->acked) t->of->acked = t->step;
+        if (sim_cluster_acked(t->s, t->job, t->step) > t->of->acked)
+            t->of->acked = sim_cluster_acked(t->s, t->job, t->step);
         sim_owners_durable(t->s, t->job);
     }
     return rc;

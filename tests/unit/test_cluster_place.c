@@ -10,13 +10,13 @@
 
 enum { TTL = 8000, MOST = 5 };
 
-/* A daemon: it takes any shard that is chosen for it, unless `declines`. */
+/* A daemon: it takes any shard that is chosen for it, unless `declines`, and not while it gets the state. */
 typedef struct member {
     model_client client;
     pd_cluster *cluster;
     pd_cluster_config config;
     char name[16], url[32];
-    bool declines, sleeps, lost;
+    bool declines, gets_state, sleeps, lost;
     unsigned n_lines, n_changes;
     char said[2048];
     int level;
@@ -102,7 +102,7 @@ static void turn(member *m, uint64_t now_ms)
 {
     if (m->cluster == NULL || m->sleeps || m->lost) return;
     pd_cluster_turn(m->cluster, now_ms);
-    if (pd_cluster_place(m->cluster) != PD_PLACE_CHOSEN) return;
+    if (pd_cluster_place(m->cluster) != PD_PLACE_CHOSEN || m->gets_state) return;
     if (m->declines)
         pd_cluster_decline(m->cluster);
     else
@@ -329,6 +329,31 @@ TEST(a_daemon_that_sleeps_while_it_claims_a_shard_makes_sure_of_it_when_it_wakes
     owner->sleeps = false;
     pass(f, 500);
     assert_int_equal(pd_cluster_place(owner->cluster), PD_PLACE_SPARE);
+}
+
+TEST(a_spare_does_not_take_a_shard_that_its_owner_has_had_again_while_the_spare_got_the_state, fixture *f)
+{
+    member *owner = add(f, 0, 1), *spare = add(f, -1, 1);
+    uint64_t tenure;
+
+    pass(f, 500);
+    owner->sleeps = spare->gets_state = true;
+    pass(f, TTL + 500);
+    assert_int_equal(pd_cluster_place(spare->cluster), PD_PLACE_CHOSEN);
+    owner->sleeps = false; /* it registers again, and takes steps that the spare's copy lacks */
+    pass(f, 500);
+    assert_true(owns(owner, 0));
+    tenure = table_of(owner)->tenure;
+    owner->sleeps = true;
+    pass(f, TTL + 500);
+    assert_null(model_get(&f->model, "/paramd/c/shard/0"));
+    spare->gets_state = false;
+    pass(f, 300);
+    assert_int_equal(pd_cluster_place(spare->cluster), PD_PLACE_SPARE);
+    assert_non_null(strstr(spare->said, "another daemon was faster: shard 0 is taken"));
+    pass(f, TTL + 500); /* it gets the state that the owner had at last */
+    assert_true(owns(spare, 0));
+    assert_true(table_of(spare)->tenure > tenure);
 }
 
 TEST(an_address_at_which_another_shard_is_served_now_says_nothing_about_an_earlier_one, fixture *f)

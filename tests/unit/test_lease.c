@@ -35,7 +35,7 @@ static void pass(fixture *f, uint64_t ms)
 
 static void keep(fixture *f)
 {
-    pd_lease_keep(&f->lease, KEY, LAST, "mine");
+    pd_lease_keep(&f->lease, KEY, LAST, "mine", 0);
     pass(f, 200);
 }
 
@@ -103,6 +103,27 @@ TEST(a_lease_that_has_ended_is_lost_if_another_has_had_the_key_meanwhile, fixtur
     assert_null(model_get(&f->model, KEY));
 }
 
+TEST(a_key_that_another_has_had_since_the_caller_looked_is_not_registered, fixture *f)
+{
+    uint64_t since;
+
+    model_put(&f->model, LAST, "other");
+    since = model_get(&f->model, LAST)->revision;
+    model_put(&f->model, LAST, "other"); /* it has registered again, and its lease has ended once more */
+    pd_lease_keep(&f->lease, KEY, LAST, "mine", since);
+    pass(f, 200);
+    assert_int_equal(f->lease.state, PD_LEASE_TAKEN);
+    assert_null(model_get(&f->model, KEY));
+}
+
+TEST(a_key_that_nobody_has_had_since_the_caller_looked_is_registered, fixture *f)
+{
+    model_put(&f->model, LAST, "other");
+    pd_lease_keep(&f->lease, KEY, LAST, "mine", model_get(&f->model, LAST)->revision);
+    pass(f, 200);
+    assert_int_equal(f->lease.state, PD_LEASE_HELD);
+}
+
 TEST(a_lease_that_has_ended_is_registered_again_in_an_engine_that_has_lost_all_keys, fixture *f)
 {
     keep(f);
@@ -140,7 +161,7 @@ TEST(a_registration_whose_answer_was_lost_is_recognised_as_its_own, fixture *f)
     uint64_t tenure;
 
     f->client.fault = MODEL_LOSES_ANSWER;
-    pd_lease_keep(&f->lease, KEY, LAST, "mine");
+    pd_lease_keep(&f->lease, KEY, LAST, "mine", 0);
     pass(f, 100);
     assert_int_equal(f->lease.state, PD_LEASE_ASKED);
     tenure = model_get(&f->model, KEY)->tenure;
