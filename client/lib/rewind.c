@@ -4,6 +4,7 @@
 #include "core.h"
 #include "feedback.h"
 #include "leased.h"
+#include "mutant.h"
 #include "replace.h"
 #include "window.h"
 
@@ -47,7 +48,7 @@ bool pd_core_is_ahead(const pd_core *core)
         if (record->pushed > most) most = record->pushed;
         if (record->server_step > told) told = record->server_step;
     }
-    return knows && told > most + 1;
+    return knows && told > most + 1 && !PD_MUTANT(ahead_is_progress);
 }
 
 const pd_param_record *pd_core_furthest_behind(const pd_core *core)

@@ -154,6 +154,7 @@
       "an owner whose lease has ended registers again although another daemon has owned its shard meanwhile")          \
     X(claims_after_another,                                                                                            \
       "a spare takes a shard although its last owner has registered again since the spare has got the state")          \
+    X(ahead_is_progress, "a worker goes on where a shard continues from a mirror that did not have a GoBack yet")      \
     X(mirror_unsynced, "the names of files in a mirror are not synced")                                                \
     X(lease_ignored, "an owner whose lease has ended tells of durable steps and creates jobs as if it had one")        \
     X(creates_without_lease, "an owner whose lease has ended begins a job anew that a newer owner has")                \
