@@ -48,11 +48,14 @@ static const pd_hyper lamb_hypers[] = {
 
 static int lamb_plan(const pd_declaration *declaration, const double *stats, pd_plan *plan, pd_error *err)
 {
-    int rc = pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", "direction", NULL });
+    const pd_slot_spec direction = {
+        .name = "direction", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true
+    };
+    int rc = pd_plan_slots(plan, (const char *const[]){ "exp_avg", "exp_avg_sq", NULL });
 
     (void)declaration, (void)stats, (void)err;
-    if (rc == PD_OK) plan->slots[DIRECTION].temporary = plan->slots[DIRECTION].in_after = true;
-    return rc;
+    if (rc == PD_OK) rc = pd_plan_slot(plan, &direction);
+    return rc < 0 ? rc : PD_OK;
 }
 
 typedef struct factors {

@@ -78,8 +78,13 @@ static bool stripes_are_sound(const pd_plan *plan, const pd_optimizer_ops *ops)
 
 static bool all_sound(const pd_plan *plan)
 {
-    for (size_t i = 0; i < plan->n_slots; i++)
+    size_t n_lasting = 0;
+
+    for (size_t i = 0; i < plan->n_slots; i++) {
         if (!is_sound(plan, &plan->slots[i])) return false;
+        n_lasting += !plan->slots[i].temporary;
+    }
+    if (n_lasting != plan->n_lasting) return false;
     for (size_t t = 0; t < plan->n_tasks; t++)
         if (!task_is_sound(plan, &plan->tasks[t])) return false;
     return plan->errors_slot < 0 ||
