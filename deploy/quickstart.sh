@@ -129,6 +129,11 @@ done
 [ -n "$url" ] || fail "paramd did not start to listen" "$logs/paramd.log"
 echo "paramd listens on $url; $workers workers train on Fashion-MNIST"
 
+# The workers share the machine's cores. With more threads than cores OpenBLAS's wait for each other, newer releases
+# without giving the core away.
+share=$(($(nproc) / workers))
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((share > 0 ? share : 1))}
+
 # Rank 0 prints to the terminal. The output of the others goes to logs, which are kept if something fails.
 for ((rank = 0; rank < workers; rank++)); do
     command=("$bin/fashion" --url "$url" --job quickstart --rank "$rank" --world-size "$workers" --rule "$rule"
