@@ -26,7 +26,7 @@ struct pd_cluster {
     int chosen;
     uint64_t chosen_tenure; /* of the last owner of `chosen` when it was chosen: its state is what the caller gets */
     bool replaces;          /* the key of this daemon's earlier process must be removed first */
-    bool owned;             /* the daemon has owned the shard `chosen` */
+    bool owned;             /* the daemon owns the shard `chosen`, or has owned it since it chose it */
     bool leaves;            /* the daemon ends */
     bool reported;          /* the log says that this daemon is a spare */
     char url[PD_CLUSTER_URL];

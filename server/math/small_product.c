@@ -157,8 +157,9 @@ PD_CLONES(void, put,
     }
 }
 
-/* Prefetches share `index` of `shares` of a panel of op(B): `terms` rows, and `width` columns from column `left` on.
- * The tiles of a panel each prefetch a share of the next panel, so that it reaches the cache in time. */
+/* Prefetches part `index` of a panel of op(B), which is divided into `shares` parts. The panel has `terms` rows, and
+ * `width` columns from column `left` on. Each tile of a panel prefetches one part of the next panel, so that all of it
+ * is in the cache when its first tile begins. */
 static void fetch(operand B, int64_t terms, int64_t left, int64_t width, int64_t index, int64_t shares)
 {
     enum { LINE = 16 };

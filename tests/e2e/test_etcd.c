@@ -243,8 +243,8 @@ static bool more_is_durable(void *arg)
     return atomic_load(&f->training.durable) > f->durable;
 }
 
-/* Begins to train at the places a and b, of which the worker takes the one that answers. Waits until the job survives
- * the end of its daemon. */
+/* Begins to train. The worker has the addresses of the daemons a and b, and goes to the one that answers. Waits until
+ * the job has a durable step. */
 static void begin_training(fixture *f, int a, int b)
 {
     snprintf(f->training.urls, sizeof f->training.urls, "tcp://127.0.0.1:%d,tcp://127.0.0.1:%d", f->at[a].port,
@@ -276,7 +276,7 @@ static double await_steps(fixture *f, int n)
     return seconds_now() - begun;
 }
 
-/* Trains for OUTAGE seconds. No 20 steps may take as long as the outage, or nearly. */
+/* Trains for OUTAGE seconds. No 20 steps may take two thirds of that: training does not wait for the outage's end. */
 static void train_through(fixture *f)
 {
     for (double until = seconds_now() + OUTAGE; seconds_now() < until;)

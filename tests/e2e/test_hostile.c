@@ -479,7 +479,7 @@ TEST(a_wrong_checksum_ends_the_stream, scene *s)
     expect_end(s, "checksum");
 }
 
-/* Takes a step of another job, and returns how long it took. */
+/* Takes a step of another job, and returns how many seconds it took. */
 static double serve_bystander(scene *s)
 {
     team t = { .url = s->daemon->url, .job = "bystander", .world = 1, .rules = rules, .model = s->model, .zero = true };

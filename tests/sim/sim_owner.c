@@ -29,13 +29,13 @@ struct sim_owner {
     bool apart;                   /* nor do other daemons reach it */
     uint64_t down_ns;             /* time from its next kill until it starts again; 0: a short one is drawn */
     bool lost;                    /* another daemon has its shard: its process ends */
-    bool gets;                    /* it gets the state of the chosen shard */
-    bool answers;                 /* the last owner of that shard has answered */
+    bool gets;                    /* the daemon is getting the state of the shard that it may take */
+    bool answers;                 /* the last owner of that shard has answered the daemon: it still lives */
     uint64_t last_life;           /* number of that owner's copy of the state; 0: there was no owner */
     uint64_t last_tenure, tenure; /* of that owner; of this daemon, while it owns a shard */
     sim_disk *copies[SIM_SHARDS]; /* in plans with mirrors: what its machine has of each shard; NULL: nothing yet */
     uint32_t n_copies;            /* number of disks that its machines have had so far */
-    bool fetched;                 /* its copy of the chosen shard comes from the mirror */
+    bool fetched;                 /* the daemon has got that state from the mirror */
 };
 
 static engine_model model;           /* of this run */
@@ -154,7 +154,7 @@ static uint64_t read_life(const sim_owner *o, uint32_t shard)
     return life;
 }
 
-/* Returns the disk of the daemon's machine for the state of a shard. */
+/* Returns the disk on which the daemon's machine keeps a shard's state, and makes it at the first call. */
 static sim_disk *copy_of(sim_owner *o, uint32_t shard)
 {
     if (o->copies[shard] == NULL)

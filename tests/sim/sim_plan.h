@@ -238,7 +238,7 @@ static inline uint32_t sim_fragment_of(const sim_job *job, uint32_t param)
 {
     return job->fragments > 1 ? param % job->fragments : 0;
 }
-/* Returns whether the weights to evaluate with that the job's optimizer has differ from the trained ones. */
+/* Returns whether the job's optimizer averages weights: those to evaluate with differ from the trained ones then. */
 bool sim_averages(const sim_job *job);
 /* Returns the last step that the job may take. One with open sets may take further steps with contributions that were
  * too late for its last ones. */

@@ -340,7 +340,7 @@ TEST(a_spare_does_not_take_a_shard_that_its_owner_has_had_again_while_the_spare_
     owner->sleeps = spare->gets_state = true;
     pass(f, TTL + 500);
     assert_int_equal(pd_cluster_place(spare->cluster), PD_PLACE_CHOSEN);
-    owner->sleeps = false; /* it registers again, and takes steps that the spare's copy lacks */
+    owner->sleeps = false; /* the owner registers again; from now on the spare's copy is too old */
     pass(f, 500);
     assert_true(owns(owner, 0));
     tenure = table_of(owner)->tenure;
