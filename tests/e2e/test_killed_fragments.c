@@ -120,12 +120,13 @@ static void pull_the_rest(struct rank *r)
         check(r, "pull", pd_client_wait(r->client, ticket, 0, &err), &err);
 }
 
-/* Returns whether the worker ends: rank 0 pushes until the other one has left. */
+/* Returns whether the worker ends: not before more pushes than there were kills, and rank 0 pushes until the other one
+ * has left. */
 static bool ends(const struct rank *r)
 {
     if (r->failure[0] != '\0' || r->pushes[FRAGMENTS - 1] == (r->run->cycles > 0 ? r->run->cycles : MOST)) return true;
-    if (r->run->cycles > 0) return false;
-    return r->run->done && (r->rank > 0 || r->run->left == WORLD - 1);
+    if (r->run->cycles > 0 || !r->run->done || r->pushes[FRAGMENTS - 1] <= KILLS) return false;
+    return r->rank > 0 || r->run->left == WORLD - 1;
 }
 
 static void *work(void *arg)

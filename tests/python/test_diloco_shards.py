@@ -68,6 +68,7 @@ def train(daemons, job, way, kills=None, **others):
         with DiLoCo(model, inner, url=daemons.url, name=job, rank=rank, world_size=2, **way, **others) as outer:
             for step in range(STEPS):
                 if rank == 0 and kills and step in kills:
+                    outer.client.sync(1)        # before its first checkpoint a shard that is killed has lost the job
                     daemons.restart(kills[step])
                 inner.zero_grad()
                 token_loss(model, tokens(2 * step + rank)).backward()
