@@ -28,7 +28,7 @@ typedef struct run {
     test_daemon *daemon[DAEMONS];
     pthread_t threads[WORLD];
     _Atomic bool durable, done; /* done: no kill follows, and all workers end */
-    _Atomic int left;           /* number of workers that have left */
+    _Atomic int begun, left;    /* number of workers that have the initial weights, and that have left */
     struct rank {
         struct run *run;
         int rank, pushes[FRAGMENTS];
@@ -129,12 +129,22 @@ static bool ends(const struct rank *r)
     return r->rank > 0 || r->run->left == WORLD - 1;
 }
 
+/* Returns whether all workers have begun. The window of one that began later would not reach back to the first step. */
+static bool all_have_begun(void *arg)
+{
+    const run *r = arg;
+
+    return r->begun == WORLD;
+}
+
 static void *work(void *arg)
 {
     struct rank *r = arg;
     pd_error err;
 
     if (begin(r)) {
+        r->run->begun++;
+        await(all_have_begun, r->run, patient(60));
         for (int f = 0; !ends(r) && take_step(r, f); f = (f + 1) % FRAGMENTS) {
             if (r->rank == 0 && f == 1 && r->pushes[f] == 1)
                 r->run->durable = check(r, "sync", pd_client_sync(r->client, 0, &err), &err);

@@ -31,7 +31,7 @@ typedef struct run {
     pthread_t threads[WORLD];
     _Atomic bool durable, late; /* late: a push of rank SLOW was */
     _Atomic bool done;          /* no kill follows, and all workers end */
-    _Atomic int left;           /* number of workers that have left */
+    _Atomic int begun, left;    /* number of workers that have the initial weights, and that have left */
     struct rank {
         struct run *run;
         int rank;
@@ -182,6 +182,14 @@ static void compute(struct rank *r, unsigned *seed)
         sleep_for(rand_r(seed) % 60 * 1e-3);
 }
 
+/* Returns whether all workers have begun. The window of one that began later would not reach back to the first step. */
+static bool all_have_begun(void *arg)
+{
+    const run *r = arg;
+
+    return r->begun == WORLD;
+}
+
 static void *work(void *arg)
 {
     struct rank *r = arg;
@@ -189,6 +197,8 @@ static void *work(void *arg)
     pd_error err;
 
     if (begin(r)) {
+        r->run->begun++;
+        await(all_have_begun, r->run, patient(60));
         while (!ends(r) && take_step(r)) {
             if (r->rank == 0 && r->pushes == 1)
                 r->run->durable = check(r, "sync", pd_client_sync(r->client, 0, &err), &err);
