@@ -355,6 +355,19 @@ static void on_change(void *arg)
     sim_server_wake_loop(server);
 }
 
+/* Checks that another daemon has registered the shard of one that is about to end, since that one's last tenure. */
+static void check_replaced(const sim_owner *o)
+{
+    const pd_engine_entry *last;
+    char key[PD_ENGINE_KEY];
+
+    snprintf(key, sizeof key, "/paramd/sim/last/%d", o->server->shard);
+    last = model_get(&model, key);
+    if (last == NULL || last->revision <= o->tenure)
+        sim_fail("one owner", "daemon %u ends, although nobody has taken shard %d since its tenure %llu",
+                 o->server->number, o->server->shard, (unsigned long long)o->tenure);
+}
+
 /* Runs a turn of the daemon with the engine. Puts it off while the loop thread sleeps. */
 static void cluster_turn(sim *s, void *who, uint64_t life)
 {
@@ -373,8 +386,12 @@ static void cluster_turn(sim *s, void *who, uint64_t life)
     held = sim_hold_failures(true);
     draw_trouble(o);
     model_time(&model, now);
+    (void)tenure_of(o);
     due = pd_cluster_turn(o->cluster, now);
-    if (!o->lost) follow_place(o);
+    if (o->lost)
+        check_replaced(o);
+    else
+        follow_place(o);
     sim_hold_failures(held);
     sim_enter(before);
     if (o->lost) {
