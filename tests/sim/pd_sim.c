@@ -63,8 +63,8 @@ enum { PLANTS = sizeof mutants / sizeof mutants[0] };
 static void draw_cluster(sim_plan *plan, uint64_t seed, const settings *set)
 {
     sim_plan_draw_cluster(plan, seed, set->shards);
-    if (set->spares) sim_plan_add_spares(plan);
     plan->mirrors = set->mirrors;
+    if (set->spares) sim_plan_add_spares(plan);
 }
 
 static void draw_lone(sim_plan *plan, uint64_t seed, const settings *set)

@@ -25,6 +25,7 @@ struct sim_owner {
     pd_cluster *cluster; /* NULL: the daemon is down */
     char url[32], name[32];
     uint64_t late_ms;             /* time until which the engine's answers are under way */
+    uint64_t lags_ns;             /* time until which its watch reports nothing */
     uint64_t cut_off_ns;          /* time until which the daemon does not reach the engine */
     bool apart;                   /* nor do other daemons reach it */
     uint64_t down_ns;             /* time from its next kill until it starts again; 0: a short one is drawn */
@@ -79,6 +80,7 @@ static void draw_trouble(sim_owner *o)
     sim *s = o->server->s;
 
     o->client.cut = s->now_ns < o->cut_off_ns || s->now_ns < away_ns;
+    o->client.lags = s->now_ns < o->lags_ns;
     if (s->calm) return;
     if (sim_chance(s, 24)) o->late_ms = now_ms(s) + sim_draw(s, 2 * s->plan->lease_ms);
     if (sim_chance(s, 24)) o->client.fault = sim_chance(s, 2) ? MODEL_LOSES_CALL : MODEL_LOSES_ANSWER;
@@ -353,6 +355,19 @@ static void on_change(void *arg)
     sim_server_wake_loop(server);
 }
 
+/* Checks that another daemon has registered the shard of one that is about to end, since that one's last tenure. */
+static void check_replaced(const sim_owner *o)
+{
+    const pd_engine_entry *last;
+    char key[PD_ENGINE_KEY];
+
+    snprintf(key, sizeof key, "/paramd/sim/last/%d", o->server->shard);
+    last = model_get(&model, key);
+    if (last == NULL || last->revision <= o->tenure)
+        sim_fail("one owner", "daemon %u ends, although nobody has taken shard %d since its tenure %llu",
+                 o->server->number, o->server->shard, (unsigned long long)o->tenure);
+}
+
 /* Runs a turn of the daemon with the engine. Puts it off while the loop thread sleeps. */
 static void cluster_turn(sim *s, void *who, uint64_t life)
 {
@@ -371,8 +386,12 @@ static void cluster_turn(sim *s, void *who, uint64_t life)
     held = sim_hold_failures(true);
     draw_trouble(o);
     model_time(&model, now);
+    (void)tenure_of(o);
     due = pd_cluster_turn(o->cluster, now);
-    if (!o->lost) follow_place(o);
+    if (o->lost)
+        check_replaced(o);
+    else
+        follow_place(o);
     sim_hold_failures(held);
     sim_enter(before);
     if (o->lost) {
@@ -502,6 +521,8 @@ void sim_owner_hurt(sim_server *server, const sim_fault *fault)
 
     if (fault->kind == SIM_ENGINE_AWAY) {
         away_ns = until;
+    } else if (fault->kind == SIM_LATE_WATCH) {
+        o->lags_ns = until;
     } else if (fault->kind == SIM_CUT_OFF) {
         o->cut_off_ns = until;
         o->apart = fault->amount % 2 == 1;

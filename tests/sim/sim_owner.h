@@ -35,7 +35,7 @@ void sim_owners_durable(sim *s, const sim_job *job);
 /* Returns the number of the server that a new process of a rank is to name first. */
 uint32_t sim_owners_first(const sim *s, uint32_t rank);
 
-/* Takes part in a fault of these kinds: SIM_SLEEP, SIM_CUT_OFF, SIM_ENGINE_AWAY. */
+/* Takes part in a fault of these kinds: SIM_SLEEP, SIM_CUT_OFF, SIM_ENGINE_AWAY, SIM_LATE_WATCH. */
 void sim_owner_hurt(sim_server *server, const sim_fault *fault);
 /* Notes the time from the server's next kill until it starts again. 0: a short one is drawn. */
 void sim_owner_note_down(sim_server *server, uint64_t ns);

@@ -238,10 +238,10 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 }
 
 static const char *const fault_names[] = {
-    "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",      "set",       "flood",
-    "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",      "no_memory", "stall_step",
-    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail",   "trespass",  "scrape",
-    "stranger",   "stop",       "kick",   "reform",  "sleep",  "cut_off",   "engine_away", "disk_dies",
+    "break",      "hole",       "crash",  "gone",    "leave",  "drop",      "import",      "set",        "flood",
+    "deaf",       "half_hello", "noise",  "id_zero", "leaver", "puller",    "unlike",      "no_memory",  "stall_step",
+    "stall_loop", "restart",    "export", "sharer",  "kill",   "disk_full", "disk_fail",   "trespass",   "scrape",
+    "stranger",   "stop",       "kick",   "reform",  "sleep",  "cut_off",   "engine_away", "late_watch", "disk_dies",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 

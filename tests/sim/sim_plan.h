@@ -133,10 +133,12 @@ typedef enum sim_fault_kind {
     SIM_REFORM, /* a job is launched again, of whose processes some live on; in another number if the job has one */
     /* Only with --spares: they hit the daemon that owns a shard. SIM_SLEEP: it is stopped for `amount` ns, and then
      * goes on. SIM_CUT_OFF: for `amount` ns it does not reach the engine; if `amount` is odd, no other daemon reaches
-     * it. SIM_ENGINE_AWAY: for `amount` ns no daemon reaches the engine. */
+     * it. SIM_ENGINE_AWAY: for `amount` ns no daemon reaches the engine. SIM_LATE_WATCH hits the daemon with the number
+     * `shard`: for `amount` ns its watch reports nothing, while its other calls of the engine are answered. */
     SIM_SLEEP,
     SIM_CUT_OFF,
     SIM_ENGINE_AWAY,
+    SIM_LATE_WATCH,
     /* only with --shards: for `amount` ns one of 3 to 12 calls of the disk fails with EIO, and the server is killed
      * within 12 calls after every other one that fails */
     SIM_DISK_DIES,
@@ -147,7 +149,7 @@ typedef struct sim_fault {
     sim_fault_kind kind;
     uint64_t at_ns, amount;
     uint32_t job, rank;
-    uint32_t shard;   /* the server that it hits, or to which the connection leads */
+    uint32_t shard;   /* the server that it hits, or to which the connection leads; SIM_LATE_WATCH: the daemon */
     uint64_t down_ns; /* SIM_KILL, only with --spares: time until the daemon starts again; 0: a moment */
 } sim_fault;
 
@@ -178,7 +180,7 @@ typedef struct sim_plan {
     uint32_t spares;       /* number of daemons without a shard: --spares; 0: there is no engine */
     uint64_t lease_ms;     /* with spares: how long the lease of a daemon's key lasts */
     bool two_owners;       /* with spares: an owner that was replaced stays cut off, and meets a new process: below */
-    bool mirrors;          /* with spares: a spare has a shard from its mirror: --mirrors */
+    bool mirrors;          /* with spares: a spare has a shard from its mirror: --mirrors; set before they are added */
     uint64_t share_fails;  /* of so many kernel calls for shared memory one fails; 0: none does */
 } sim_plan;
 
@@ -190,7 +192,8 @@ void sim_plan_draw_cluster(sim_plan *plan, uint64_t seed, uint32_t shards);
 /* Lets the shards of a plan of sim_plan_draw_cluster have an engine and spares, and adds faults after which a spare
  * takes a shard: sim_plan_spares.c. The draws have a random state of their own. In some plans (`two_owners`) an owner
  * that was replaced does not hear of it for a while; once a step is durable with the new one, a process dies, and the
- * one that replaces it names the earlier owner first. */
+ * one that replaces it names the earlier owner first. In others the watches of two daemons are late at the same time.
+ */
 void sim_plan_add_spares(sim_plan *plan);
 /* Gives the plan's server roles, and adds faults in which an identity without a role asks for everything. */
 void sim_plan_add_trespassers(sim_plan *plan);

@@ -56,6 +56,54 @@ static void keep_two_owners(sim_plan *plan, uint64_t *r)
                                                   .amount = 2 * lease_ns + sim_below(r, SIM_S) };
 }
 
+/* Returns whether a spare may take a shard because of a fault. */
+static bool makes_room(const sim_fault *fault)
+{
+    return fault->kind == SIM_SLEEP || fault->kind == SIM_KILL || fault->kind == SIM_CUT_OFF;
+}
+
+/* Returns the first fault after which a spare may take a shard; NULL: there is none. */
+static const sim_fault *find_first(const sim_plan *plan)
+{
+    const sim_fault *first = NULL;
+
+    for (uint32_t i = 0; i < plan->n_faults; i++)
+        if (makes_room(&plan->faults[i]) && (first == NULL || plan->faults[i].at_ns < first->at_ns))
+            first = &plan->faults[i];
+    return first;
+}
+
+/* Returns a fault that makes the watch of a daemon late for less than two leases: a daemon ends a watch that is silent
+ * for longer. */
+static sim_fault draw_late_watch(const sim_plan *plan, uint32_t daemon, uint64_t at_ns, uint64_t *r)
+{
+    uint64_t lease_ns = plan->lease_ms * SIM_MS;
+
+    return (sim_fault){
+        .kind = SIM_LATE_WATCH, .shard = daemon, .at_ns = at_ns, .amount = lease_ns / 2 + sim_below(r, 3 * lease_ns / 2)
+    };
+}
+
+/* Lets the watches of two daemons be late at the same time, in one plan of four without mirrors. The first one begins
+ * within a lease after the first fault that hits an owner. If there is a third daemon, that owner is not one of the
+ * two. The draws have a random state of their own, so that the other plans stay as they are. */
+static void add_late_watches(sim_plan *plan)
+{
+    uint64_t r = sim_mix(plan->seed, 30, 11, 26);
+    uint32_t daemons = plan->shards + plan->spares, one = 1, two = 0; /* one, two: counted from the owner's number on */
+    const sim_fault *first = find_first(plan);
+    sim_fault late;
+
+    if (plan->mirrors || !sim_once_in(&r, 4) || first == NULL || plan->n_faults + 2 > SIM_FAULTS) return;
+    if (daemons > 2) one = 1 + (uint32_t)sim_below(&r, daemons - 1);
+    if (daemons > 2) two = 1 + (one + (uint32_t)sim_below(&r, daemons - 2)) % (daemons - 1);
+    late = draw_late_watch(plan, (first->shard + one) % daemons, first->at_ns + sim_below(&r, plan->lease_ms * SIM_MS),
+                           &r);
+    plan->faults[plan->n_faults++] = late;
+    plan->faults[plan->n_faults++] =
+        draw_late_watch(plan, (first->shard + two) % daemons, late.at_ns + sim_below(&r, late.amount / 2), &r);
+}
+
 void sim_plan_add_spares(sim_plan *plan)
 {
     uint64_t r = sim_mix(plan->seed, 23, 5, 41), n = 1 + sim_below(&r, 4);
@@ -66,4 +114,5 @@ void sim_plan_add_spares(sim_plan *plan)
     while (n-- > 0 && plan->n_faults < SIM_FAULTS) add_trouble(plan, &r);
     if (sim_once_in(&r, 4) && plan->n_faults < SIM_FAULTS) add_fault(plan, SIM_ENGINE_AWAY, draw_long(plan, &r), &r);
     if (sim_once_in(&r, 6)) keep_two_owners(plan, &r);
+    add_late_watches(plan);
 }

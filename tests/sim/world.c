@@ -193,6 +193,7 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     case SIM_SLEEP:
     case SIM_CUT_OFF:
     case SIM_ENGINE_AWAY: sim_owner_hurt(server_of(s, fault), fault); break;
+    case SIM_LATE_WATCH: sim_owner_hurt(s->servers[fault->shard], fault); break;
     case SIM_EXPORT: sim_exporter_start(s, fault); break;
     case SIM_SHARER: sim_sharer_start(s, fault); break;
     case SIM_SCRAPE: sim_scraper_start(s, fault); break;

@@ -213,7 +213,7 @@ static uint64_t turn(pd_engine *engine, uint64_t now_ms)
             turn_call(client, i);
         else if (client->cut)
             fail(client, i);
-        else
+        else if (!client->lags)
             turn_watch(client, i);
     }
     return now_ms + 50;

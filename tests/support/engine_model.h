@@ -26,6 +26,7 @@ typedef struct model_client {
     pd_engine_call *open[MODEL_OPEN];
     uint64_t since_ms[MODEL_OPEN], seen[MODEL_OPEN]; /* seen: last change that the watch has reported */
     bool cut;                                        /* the daemon does not reach the engine */
+    bool lags;                                       /* its watches report nothing for now; other calls are answered */
     model_fault fault;
     unsigned n_calls; /* calls that the model has executed */
     pd_engine_verb last_verb;

@@ -3,8 +3,10 @@
 #include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "test.h"
 #include "daemon_process.h"
@@ -152,4 +154,106 @@ TEST(a_race_ends_when_its_thread_has_to_end)
     assert_true(seconds_now() - begin < LONG_MS / 2000.0);
     clear(&s);
     close(stop);
+}
+
+/* Returns whether a socket of this machine waits for the answer of an address. */
+static bool is_asked(const struct sockaddr_in *address)
+{
+    FILE *sockets = fopen("/proc/net/tcp", "re");
+    char line[256], wanted[32];
+    bool found = false;
+
+    assert_non_null(sockets);
+    /* the peer of the socket, and its state SYN_SENT */
+    snprintf(wanted, sizeof wanted, " %08X:%04X 02 ", (unsigned)address->sin_addr.s_addr, ntohs(address->sin_port));
+    while (!found && fgets(line, sizeof line, sockets) != NULL) found = strstr(line, wanted) != NULL;
+    fclose(sockets);
+    return found;
+}
+
+static bool all_are_asked(void *arg)
+{
+    const scene *s = arg;
+    int n = 0;
+
+    while (n < s->n && is_asked(&s->addresses[n])) n++;
+    return n == s->n;
+}
+
+static bool first_has_refused(void *arg)
+{
+    return !is_asked(&((const scene *)arg)->addresses[0]);
+}
+
+/* Starts a process that races for silent addresses, and stops it while it waits for all of them. */
+static pid_t stop_racer(scene *s)
+{
+    pid_t racer = fork();
+    int status;
+
+    assert_true(racer >= 0);
+    if (racer == 0) {
+        struct sockaddr_in peer = { 0 };
+        socklen_t size = sizeof peer;
+        int fd = -1, i = 0;
+        if (pd_race_connect(&fd, s->list, eventfd(0, 0), LONG_MS) == 0)
+            (void)getpeername(fd, (struct sockaddr *)&peer, &size);
+        while (i < s->n && s->addresses[i].sin_port != peer.sin_port) i++;
+        _exit(i);
+    }
+    assert_true(await(all_are_asked, s, patient(20)));
+    assert_int_equal(kill(racer, SIGSTOP), 0);
+    assert_int_equal(waitpid(racer, &status, WUNTRACED), racer);
+    assert_true(WIFSTOPPED(status));
+    return racer;
+}
+
+/* Lets a silent address answer. Returns once the socket that waited for it is connected. */
+static void answer(scene *s, int i)
+{
+    for (int k = 0; k < 2; k++) { /* the connection that has filled the queue, and the racer's */
+        int fd = accept(s->listeners[i], NULL, NULL);
+        assert_true(fd >= 0);
+        close(fd);
+    }
+}
+
+/* Lets the racer continue. Returns the number of the address that it takes. */
+static int finish(pid_t racer)
+{
+    int status;
+
+    assert_int_equal(kill(racer, SIGCONT), 0);
+    assert_int_equal(waitpid(racer, &status, 0), racer);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(of_several_answers_at_one_look_that_of_the_earliest_address_is_taken)
+{
+    scene s = { .n = 0 };
+    pid_t racer;
+
+    add(&s, SILENT);
+    add(&s, SILENT);
+    racer = stop_racer(&s);
+    answer(&s, 1);
+    answer(&s, 0);
+    assert_int_equal(finish(racer), 0);
+    clear(&s);
+}
+
+TEST(a_refusal_at_the_same_look_leaves_the_other_addresses_in_their_order)
+{
+    scene s = { .n = 0 };
+    pid_t racer;
+
+    for (int i = 0; i < 3; i++) add(&s, SILENT);
+    racer = stop_racer(&s);
+    assert_int_equal(shutdown(s.listeners[0], SHUT_RDWR), 0); /* close would not do: the racer has the listener, too */
+    answer(&s, 2);
+    answer(&s, 1);
+    assert_true(await(first_has_refused, &s, patient(20)));
+    assert_int_equal(finish(racer), 1);
+    clear(&s);
 }
