@@ -402,6 +402,12 @@ bool pd_core_note_durable(pd_core *core, uint64_t step, uint64_t unbroken)
     return news;
 }
 
+void pd_core_note_mirrored(pd_core *core, const Paramd__DataReply *reply)
+{
+    /* An owner whose lease has ended tells none until it has told a durable step. */
+    if (reply->mirrored > 0) core->progress.mirrored = reply->mirrored;
+}
+
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply)
 {
     core->members = (pd_core_members){
@@ -442,6 +448,7 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
     pd_core_note_members(core, core->receive.message);
     if (core->receive.message->fastest > 0) core->fastest = core->receive.message->fastest;
     note_leases(core, frame);
+    pd_core_note_mirrored(core, core->receive.message);
     if (pd_core_note_durable(core, core->receive.message->durable_step, core->receive.message->unbroken))
         pd_window_trim(core);
     for (size_t i = 0; i < frame->n_pieces; i++) {

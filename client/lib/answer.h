@@ -24,6 +24,8 @@ void pd_core_abandon(pd_core *core, pd_op *op);
  * that tells an earlier step than one before it changes nothing: the server may not tell newer steps for a while.
  * Returns whether the step is new. */
 bool pd_core_note_durable(pd_core *core, uint64_t step, uint64_t unbroken);
+/* Notes up to which step the server's mirror has the job (DataReply.mirrored). */
+void pd_core_note_mirrored(pd_core *core, const Paramd__DataReply *reply);
 /* Notes what an answer says of the members of the job. */
 void pd_core_note_members(pd_core *core, const Paramd__DataReply *reply);
 

@@ -349,20 +349,38 @@ typedef struct pd_told_steps {
     uint64_t unbroken, durable;
 } pd_told_steps;
 
-/* Notes the durable step, if it is new, and lists the steps that the shard has told. */
-static void list_told(pd_told_steps *told, pd_core *core)
+/* Which steps count: those that are durable in the state directories, or those that the mirrors have, too. */
+typedef enum pd_told_where { DURABLE, MIRRORED } pd_told_where;
+
+/* Returns the last step that may count: without its state directory a shard can go back only as far as its mirror
+ * has the job. */
+static uint64_t last_counting(const pd_core_progress *progress, pd_told_where where)
+{
+    bool all = where == DURABLE || progress->mirrored == 0 || PD_MUTANT(common_ignores_mirror);
+
+    return all ? UINT64_MAX : progress->mirrored - 1;
+}
+
+static void add_told(pd_told_steps *told, uint64_t step, uint64_t last)
+{
+    if (step <= last) told->at[told->n++] = step;
+}
+
+/* Notes the durable step, if it is new, and lists the steps that the shard has told and that count. */
+static void list_told(pd_told_steps *told, pd_core *core, pd_told_where where)
 {
     pd_core_progress *progress = &core->progress;
-    size_t last = (progress->n_reported + PD_KEPT_STEPS - 1) % PD_KEPT_STEPS;
+    size_t newest = (progress->n_reported + PD_KEPT_STEPS - 1) % PD_KEPT_STEPS;
+    uint64_t last = last_counting(progress, where);
 
-    if (progress->durable > 0 && (progress->n_reported == 0 || progress->reported[last] != progress->durable))
+    if (progress->durable > 0 && (progress->n_reported == 0 || progress->reported[newest] != progress->durable))
         progress->reported[progress->n_reported++ % PD_KEPT_STEPS] = progress->durable;
     told->replays = core->replays;
     told->unbroken = progress->unbroken;
-    told->durable = progress->durable;
+    told->durable = progress->durable < last ? progress->durable : last;
     told->n = 0;
-    for (size_t i = 0; i < core->n_kept; i++) told->at[told->n++] = core->kept[i];
-    for (size_t i = 0; i < progress->n_reported && i < PD_KEPT_STEPS; i++) told->at[told->n++] = progress->reported[i];
+    for (size_t i = 0; i < core->n_kept; i++) add_told(told, core->kept[i], last);
+    for (size_t i = 0; i < progress->n_reported && i < PD_KEPT_STEPS; i++) add_told(told, progress->reported[i], last);
 }
 
 static bool has_told(const pd_told_steps *told, uint64_t step)
@@ -385,15 +403,16 @@ static void intersect(pd_told_steps *told, const pd_told_steps *other)
     told->n = n;
 }
 
-/* Returns the newest step to which all shards can go back, as far as this worker knows. */
-static uint64_t find_durable(const pd_shards *shards)
+/* Returns the newest step to which all shards can go back, as far as this worker knows. With MIRRORED all can do so
+ * also from their mirrors. */
+static uint64_t find_durable(const pd_shards *shards, pd_told_where where)
 {
     pd_told_steps told = { .n = 0 }, own;
     uint64_t common = 0;
 
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
-        list_told(i == 0 ? &told : &own, shard->core);
+        list_told(i == 0 ? &told : &own, shard->core, where);
         pd_io_leave(&shard->io);
         if (i > 0) intersect(&told, &own);
     }
@@ -416,7 +435,7 @@ static uint64_t find_least_durable(const pd_shards *shards)
 
 uint64_t pd_shards_durable(const pd_shards *shards)
 {
-    return shards->open_sets ? find_least_durable(shards) : find_durable(shards);
+    return shards->open_sets ? find_least_durable(shards) : find_durable(shards, DURABLE);
 }
 
 void pd_shards_share_durable(const pd_shards *shards)
@@ -424,7 +443,7 @@ void pd_shards_share_durable(const pd_shards *shards)
     uint64_t common;
 
     if (shards->open_sets) return; /* each shard goes back alone */
-    common = find_durable(shards);
+    common = find_durable(shards, MIRRORED);
     for (size_t i = 0; i < shards->n; i++) {
         pd_client *shard = pd_handle_enter(shards->at[i]);
         shard->core->progress.common = common;

@@ -307,8 +307,10 @@ typedef struct pd_core_progress {
     uint64_t barriers, passed; /* number of barriers that this process has called; how many the server has answered */
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t unbroken;         /* with pd_core.replays: each step from here to `durable` is within reach */
+    uint64_t mirrored; /* 1 + the step up to which the server's mirror has the job, as the last answer reported; 0: the
+                        * server has no mirror */
     /* In a cluster: the last steps that the server has reported as durable, in a ring, all in this life of its job;
-     * newest step to which all shards can go back, as they have reported (0: none). */
+     * newest step to which all shards and their mirrors can go back, as they have reported (0: none). */
     uint64_t reported[PD_KEPT_STEPS], life;
     size_t n_reported;
     uint64_t common;

@@ -605,6 +605,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
             note_param(core, &core->params[record->portion + k], reply->parameters[i]);
     }
     core->progress.durable = reply->durable_step;
+    core->progress.mirrored = reply->mirrored;
     /* In a new life, checkpoints of steps that were durable may be gone: those that are left are in the answer. */
     if (core->progress.life != core->life) core->progress.n_reported = 0;
     core->progress.life = core->life;

@@ -377,6 +377,7 @@ void pd_resend_answered(pd_core *core, pd_outgoing_frame *frame, const pd_error 
     if (pd_method_pushes(sent->method)) {
         if (pd_core_changes_course(core, core->receive.message->course) || !compare(core, sent)) return;
         pd_core_note_members(core, core->receive.message);
+        pd_core_note_mirrored(core, core->receive.message);
         (void)pd_core_note_durable(core, core->receive.message->durable_step, core->receive.message->unbroken);
         note_steps(core, sent);
     }

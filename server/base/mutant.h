@@ -139,6 +139,8 @@
     X(old_generation_pushes, "a process of an earlier launch may come back after the job was formed again")            \
     X(verdict_of_step_before, "a shard decides a step by the verdict of the step before")                              \
     X(goback_ignores_life, "a shard goes back although it was loaded again since the worker has looked")               \
+    X(mirror_newest_first, "the mirror of a shard copies the newest checkpoint first")                                 \
+    X(common_ignores_mirror, "workers tell shards to remove checkpoints before steps that a mirror lacks")             \
     X(common_too_high, "workers tell shards to keep the checkpoints from a step on that not all shards have")          \
     X(left_records_replaced, "a shard's WAL begins anew although other shards may have to go back to its records")     \
     X(tally_without_last_chunk, "the sum of squares in a tally leaves out the end of each parameter")                  \

@@ -143,6 +143,7 @@ static int write_manifest(attempt *a, pd_error *err)
     a->manifest.creator = a->kept->creator;
     a->manifest.step = a->kept->step;
     a->manifest.place = a->kept->place;
+    a->manifest.together = a->kept->has_common;
     if ((rc = pd_manifest_text(&text, &bytes, &a->manifest, err)) != PD_OK) return rc;
     rc = pd_file_writer_open(&a->writer, a->tmp, PD_KEEP_MANIFEST, 0, err);
     if (rc == PD_OK) rc = pd_file_writer_put(&a->writer, text, bytes, err);

@@ -36,6 +36,14 @@ static json_t *file_list(const pd_manifest *manifest)
     return list;
 }
 
+/* Sets the members that a manifest may lack. Returns false if out of memory. */
+static bool set_optional(json_t *body, const pd_manifest *m)
+{
+    if (m->place != m->step && json_object_set_new(body, "place", json_integer((json_int_t)m->place)) != 0)
+        return false;
+    return !m->together || json_object_set_new(body, "together", json_true()) == 0;
+}
+
 static json_t *body_of(const pd_manifest *m)
 {
     json_t *body = json_pack("{s:i, s:s, s:o, s:I, s:I, s:s, s:s, s:s, s:o}", "format", PD_MANIFEST_FORMAT, "job",
@@ -43,9 +51,7 @@ static json_t *body_of(const pd_manifest *m)
                              (json_int_t)m->about.written_ms, "paramd", m->about.paramd, "blas", m->about.blas, "cpu",
                              m->about.cpu, "files", file_list(m));
 
-    if (body == NULL || m->place == m->step ||
-        json_object_set_new(body, "place", json_integer((json_int_t)m->place)) == 0)
-        return body;
+    if (body == NULL || set_optional(body, m)) return body;
     json_decref(body);
     return NULL;
 }
@@ -115,13 +121,14 @@ static bool read_files(pd_manifest *m, const json_t *list)
     return ok;
 }
 
-/* Reads the place; a manifest lacks it if it is the step. */
-static bool read_place(pd_manifest *m, const json_t *root)
+/* Reads the place, and whether servers go back together. A manifest lacks the place if it is the step. */
+static bool read_optional(pd_manifest *m, const json_t *root)
 {
-    const json_t *place = json_object_get(root, "place");
+    const json_t *place = json_object_get(root, "place"), *together = json_object_get(root, "together");
 
     m->place = m->step;
-    return place == NULL || read_number(&m->place, place);
+    m->together = json_is_true(together);
+    return (place == NULL || read_number(&m->place, place)) && (together == NULL || json_is_boolean(together));
 }
 
 static int read_members(pd_manifest *m, const json_t *root, pd_error *err)
@@ -134,7 +141,7 @@ static int read_members(pd_manifest *m, const json_t *root, pd_error *err)
                        format, PD_MANIFEST_FORMAT);
     if (read_text(m->job, sizeof m->job, json_object_get(root, "job")) && m->job[0] != '\0' &&
         read_hex(&m->creator, json_object_get(root, "creator")) &&
-        read_number(&m->step, json_object_get(root, "step")) && read_place(m, root) &&
+        read_number(&m->step, json_object_get(root, "step")) && read_optional(m, root) &&
         read_number(&m->about.written_ms, json_object_get(root, "written_ms")) &&
         read_text(m->about.paramd, sizeof m->about.paramd, json_object_get(root, "paramd")) &&
         read_text(m->about.blas, sizeof m->about.blas, json_object_get(root, "blas")) &&

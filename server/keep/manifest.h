@@ -24,6 +24,7 @@ typedef struct pd_manifest {
     char job[512];          /* name of the job */
     uint64_t creator, step; /* the creator of the job (pd_job_saved.creator); the step of the checkpoint */
     uint64_t place;         /* number of the checkpoint's last step in the WAL; with one fragment: `step` */
+    bool together;          /* the job is on several servers, which go back to the same step */
     pd_checkpoint_about about;
     pd_file_sum file[PD_KEEP_FILES]; /* size and hash of each of pd_keep_files */
 } pd_manifest;

@@ -4,6 +4,7 @@
 
 #include "checkpoint_files.h"
 #include "grow.h"
+#include "mutant.h"
 #include "state_dir.h"
 #include "wal_files.h"
 
@@ -55,6 +56,7 @@ typedef struct visit {
     char from[PD_KEEP_PATH], to[PD_KEEP_PATH]; /* paths of the job's directories */
     pd_step_list source, target;
     pd_manifest newest; /* of the newest checkpoint in the state directory */
+    bool late;          /* a checkpoint was removed in the state directory before it was copied */
 } visit;
 
 static mark mark_of(const pd_manifest *manifest)
@@ -385,6 +387,7 @@ static int mirror_checkpoint(visit *v, size_t i, bool *again, pd_error *err)
         rc = copy_checkpoint(v, from, &manifest, again, err);
     if (rc != PD_OK || *again) return rc;
     if (!v->job->has_newest || manifest.step > v->job->newest.step || manifest.step == v->newest.step) {
+        if (!is_of(v->job->newest, &manifest)) v->job->told = false; /* the job may have gone back meanwhile */
         v->job->has_newest = true;
         v->job->newest = mark_of(&manifest);
         v->job->place = manifest.place;
@@ -393,15 +396,36 @@ static int mirror_checkpoint(visit *v, size_t i, bool *again, pd_error *err)
     return PD_OK;
 }
 
-/* Copies the checkpoints that the mirror lacks, the newest first. After each, looks again what the newest one is.
- * *again: the list has changed meanwhile. */
-static int mirror_checkpoints(visit *v, bool *again, pd_error *err)
+/* Copies the checkpoints from step `first` on, the oldest first. */
+static int mirror_newer(visit *v, uint64_t first, bool *again, pd_error *err)
 {
     int rc = PD_OK;
 
+    for (size_t i = v->source.n; i-- > 0 && rc == PD_OK && !*again;)
+        if (v->source.at[i].step >= first && counts(&v->source, i)) rc = mirror_checkpoint(v, i, again, err);
+    return rc;
+}
+
+/* Copies the checkpoints that the mirror lacks, the newest first. After each, looks again what the newest one is.
+ * *again: the list has changed meanwhile.
+ *
+ * Servers that share a job go back to a step that all of them have. There those that are newer than the mirror's newest
+ * one come before, the oldest first: the mirror has every step up to the one that it tells. The state directory keeps
+ * them meanwhile, as other servers do, but no more than PD_KEPT_MOST. If the mirror is too slow for these, the newest
+ * one is copied first, since the oldest might be removed each time. */
+static int mirror_checkpoints(visit *v, bool *again, pd_error *err)
+{
+    bool ordered = v->newest.together && !v->late && !PD_MUTANT(mirror_newest_first);
+    uint64_t first = UINT64_MAX;
+    pd_manifest there;
+    int rc = PD_OK;
+
     *again = false;
+    if (ordered) first = find_newest(v->w->copier.to, v->to, &v->target, &there) ? there.step : 0;
+    if (ordered) rc = mirror_newer(v, first, again, err);
     for (size_t i = 0; i < v->source.n && rc == PD_OK && !*again; i++)
-        if (counts(&v->source, i)) rc = mirror_checkpoint(v, i, again, err);
+        if (v->source.at[i].step < first && counts(&v->source, i)) rc = mirror_checkpoint(v, i, again, err);
+    v->late = *again;
     return rc;
 }
 

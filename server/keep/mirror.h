@@ -20,7 +20,8 @@ typedef struct pd_mirror_writer pd_mirror_writer;
 /* What the writer of a mirror tells. */
 typedef struct pd_mirror_user {
     void *arg;
-    /* The mirror has the state of a job up to `step`, which differs from what was told before. */
+    /* The mirror has the state of a job up to `step`, which differs from what was told before, or is that of another
+     * checkpoint. */
     void (*mirrored)(void *arg, const char *job, uint64_t creator, uint64_t step);
     /* Something that operators should know, and that is told once. */
     void (*remark)(void *arg, const pd_error *remark);
@@ -34,8 +35,11 @@ int pd_mirror_writer_new(pd_mirror_writer **out, const pd_disk *from, const char
  * mirror is ahead of that is left alone until the state directory has another newest checkpoint: it may be an old state
  * directory that was put in place by mistake. *n_jobs is the number of jobs. */
 int pd_mirror_begin(pd_mirror_writer *writer, size_t *n_jobs, pd_error *err);
-/* Copies what the mirror lacks, job by job: checkpoints, the newest first, then both streams of the WAL. Then removes
- * what the state directory does not have any more. While a checkpoint is copied, the WALs' streams of steps go on.
+/* Copies what the mirror lacks, job by job: checkpoints, then both streams of the WAL. Then removes what the state
+ * directory does not have any more. While a checkpoint is copied, the WALs' streams of steps go on.
+ *
+ * The newest checkpoint is copied first. Of a job on several servers, which go back to a step that all of them have,
+ * those that are newer than the mirror's newest one come before it, the oldest first.
  *
  * Jobs that only the mirror has stay there. Returns the first error of a disk, and continues with the next job after
  * PD_RESOURCE_EXHAUSTED. A checkpoint that is damaged in the state directory, or is removed meanwhile, is no error. */

@@ -314,8 +314,8 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
         take_remark(daemon, &effect->u.log);
         break;
     case PD_EFF_DURABLE:
-        pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable.step,
-                                      effect->u.durable.unbroken);
+        pd_version_table_note_durable(daemon->versions, effect->job, effect->u.durable.step, effect->u.durable.unbroken,
+                                      effect->u.durable.mirrored);
         break;
     case PD_EFF_STATS:
         pd_figures_take(&daemon->figures, effect->job, effect->u.stats);

@@ -416,6 +416,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.averages_init = effect->u.declared.averages_init;
     reply.sends_whole = effect->u.declared.sends_whole;
     reply.durable_step = pd_version_table_durable(conn->daemon->versions, conn->job);
+    reply.mirrored = pd_version_table_mirrored(conn->daemon->versions, conn->job);
     reply.kept = kept.at;
     reply.n_kept = kept.n;
     reply.replays = effect->u.declared.replays;

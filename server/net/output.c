@@ -274,6 +274,7 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     message.n_outcomes = wait->n;
     message.durable_step = wait->durable;
     message.unbroken = wait->unbroken;
+    message.mirrored = wait->mirrored;
     message.members = wait->members;
     message.index = wait->index;
     message.leads = wait->leads;

@@ -42,6 +42,7 @@ _Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
 typedef struct durable_step {
     uint64_t step;     /* 0: there is none */
     uint64_t unbroken; /* pd_effect.u.durable.unbroken */
+    uint64_t mirrored; /* pd_effect.u.durable.mirrored */
 } durable_step;
 
 typedef struct job {
@@ -209,12 +210,13 @@ void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t
     for (uint32_t f = 0; f < j->n_fragments; f++) find_least(j, &j->fragments[f]);
 }
 
-void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken)
+void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken,
+                                   uint64_t mirrored)
 {
     job *j = find(versions, number);
 
     if (j == NULL && (j = add_job(versions, number)) == NULL) return;
-    j->durable = (durable_step){ step, unbroken };
+    j->durable = (durable_step){ step, unbroken, mirrored };
 }
 
 void pd_version_table_note_members(pd_version_table *versions, uint32_t number, pd_counted *set, uint32_t leader,
@@ -257,6 +259,7 @@ static void answer_job(const pd_version_table *versions, job *j, pd_wait *wait)
     if (versions->user.may_tell == NULL || versions->user.may_tell(versions->user.arg)) j->told = j->durable;
     wait->durable = j->told.step;
     wait->unbroken = j->told.unbroken;
+    wait->mirrored = j->told.mirrored;
     wait->course = j->course;
     if (members == NULL) return;
     wait->epoch = j->epoch;
@@ -272,6 +275,13 @@ uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t num
     const job *j = find(versions, number);
 
     return j != NULL ? j->durable.step : 0;
+}
+
+uint64_t pd_version_table_mirrored(const pd_version_table *versions, uint32_t number)
+{
+    const job *j = find(versions, number);
+
+    return j != NULL ? j->durable.mirrored : 0;
 }
 
 static void link_in(pd_waiter **list, pd_waiter *waiter)

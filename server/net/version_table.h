@@ -54,6 +54,7 @@ struct pd_wait {
     uint32_t rank; /* rank that asks; the outcome of its push is PD_LATE if the round closed without its contribution */
     uint64_t durable;  /* answer: durable step of the job; 0: there is none */
     uint64_t unbroken; /* answer: pd_effect.u.durable.unbroken */
+    uint64_t mirrored; /* answer: pd_effect.u.durable.mirrored */
     /* answer: number of members of the job; 1 + place of `rank` among them. 0: not known; it is no member */
     uint32_t members, index;
     bool leads;             /* answer: `rank` is the leader of a job whose sets of ranks are open */
@@ -103,10 +104,11 @@ uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t nu
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
-/* Sets the durable step of a job and pd_effect.u.durable.unbroken. Answers contain them from then on; while `may_tell`
- * returns false, they contain those of before. The job need not have entries yet: a job from a checkpoint has a durable
+/* Sets the fields of pd_effect.u.durable. Answers contain them from then on; while `may_tell` returns false, they
+ * contain those of before. The job need not have entries yet: a job from a checkpoint has a durable
  * step before its workers connect. Without memory for such a job, its answers contain 0 until the next call. */
-void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken);
+void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken,
+                                   uint64_t mirrored);
 /* Stores the members of a job and their leader (pd_effect.u.members), which later answers tell. Takes over a reference
  * to `set`; NULL: the members and the leader stay as they are. Without memory for a job that has no entries yet, its
  * answers lack them until the next call. */
@@ -118,6 +120,8 @@ uint32_t pd_version_table_leader(const pd_version_table *versions, uint32_t numb
 void pd_version_table_note_course(pd_version_table *versions, uint32_t number, uint64_t course);
 /* Returns the durable step of a job, whether answers have told it or not; 0: there is none. */
 uint64_t pd_version_table_durable(const pd_version_table *versions, uint32_t number);
+/* Returns pd_effect.u.durable.mirrored of a job, whether answers have told it or not. */
+uint64_t pd_version_table_mirrored(const pd_version_table *versions, uint32_t number);
 /* Returns whether pd_version_table_wait would return true for a request: all its pieces could be answered at once. Does
  * not look at `evaluates`. */
 bool pd_version_table_would_answer(const pd_version_table *versions, uint32_t number, const pd_wait *wait);

@@ -353,6 +353,7 @@ static void mirrored(pd_store *store, pd_request *request)
 
     if (job != NULL && job->saved.creator == request->u.mirrored.creator) {
         job->checkpointing.mirrored_step = request->u.mirrored.step;
+        pd_checkpoint_policy_tell(job);
         pd_publishing_note(&store->publishing, job);
     }
     pd_request_free(request);

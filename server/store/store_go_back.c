@@ -526,7 +526,8 @@ static void give_carried(pd_job *job, pd_going_back *back)
     job->run = back->carried.run;
     back->carried.run = NULL;
     job->counts.went_back = back->carried.went_back + 1;
-    job->checkpointing.mirrored_step = back->carried.mirrored_step;
+    job->checkpointing.mirrored_step =
+        back->carried.mirrored_step < back->step ? back->carried.mirrored_step : back->step;
     give_floor(job, back);
     job->saved.n_kicked = back->carried.n_kicked;
     memcpy(job->saved.kicked, back->carried.kicked, sizeof job->saved.kicked);

@@ -249,6 +249,7 @@ static int open_store(pd_stepper *stepper, const pd_stepper_config *config, pd_e
     if (config->mirror != NULL) writer.wrote = wake_mirror;
     writer.arg = stepper;
     store.keeps = config->keep_dir != NULL;
+    store.mirrors = config->mirror != NULL;
     store.clock_ns = read_clock;
     store.warm = warm;
     store.warm_arg = stepper;

@@ -70,8 +70,9 @@ for mutant in lower_tenure_taken owner_serves_on registers_after_another lease_i
         status=1
     fi
 done
-# Those of mirrors. No other seed of these ranges fails.
-for mutant in mirror_unsynced@1 claims_after_another@738 ahead_is_progress@1101; do
+# Those of mirrors.
+for mutant in mirror_unsynced@1 claims_after_another@1 ahead_is_progress@5501 common_ignores_mirror@701 \
+    mirror_newest_first@1501; do
     first=${mutant#*@}
     if "$1" --seeds "$first..$((first + 299))" --mirrors --mutant "${mutant%@*}" > /dev/null 2>&1; then
         echo "$mutant was not found within 300 seeds with mirrors"

@@ -136,6 +136,8 @@ static void note_durable(const sim *s, uint32_t shard, sim_cluster_job *of, cons
                  (unsigned long long)step, (unsigned long long)of->durable[shard]);
     of->durable[shard] = step;
     of->back[shard] = back;
+    of->uneven = of->uneven || (!of->begun[shard] && step > 0);
+    of->begun[shard] = true;
 }
 
 /* Notes the number by which a shard knows a job. Another one than before is that of a job of the same name that has
@@ -162,6 +164,8 @@ static void note_effect(sim *s, uint32_t shard, const pd_job *job, const sim_job
     if (own == NULL) return;
     know(&s->cluster->jobs[own->number], shard, effect->job);
     s->cluster->jobs[own->number].life[shard] = job->life;
+    if (job->checkpointing.common > s->cluster->jobs[own->number].common)
+        s->cluster->jobs[own->number].common = job->checkpointing.common;
     if (effect->kind == PD_EFF_DURABLE)
         note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable.step);
 }
@@ -222,13 +226,14 @@ void sim_cluster_went_back(const sim_server *server, const pd_go_back_order *ord
     sim *s = server->s;
     uint32_t shard = (uint32_t)server->shard;
     sim_side before = sim_enter(SIM_HARNESS);
+    sim_cluster_job *of = &s->cluster->jobs[job_of(s, order->job)->number];
     late_request *late = sim_must(calloc(1, sizeof *late));
 
     /* Orders of workers remove later checkpoints, so this one was asked for by ask_late. */
     if (!order->removes) sim_fail("one life", "shard %u goes back in another life than it was asked for", shard);
-    *late = (late_request){ .shard = shard,
-                            .step = order->step,
-                            .life = s->cluster->jobs[job_of(s, order->job)->number].life[shard] };
+    /* The mirror has later steps only as they were before. */
+    if (of->mirrored[shard] > order->step) of->mirrored[shard] = order->step;
+    *late = (late_request){ .shard = shard, .step = order->step, .life = of->life[shard] };
     snprintf(late->job, sizeof late->job, "%s", order->job);
     sim_after(s, sim_draw(s, 300 * SIM_MS), ask_late, late, 0);
     sim_enter(before);
@@ -323,6 +328,14 @@ void sim_cluster_mirrored(const sim_server *server, const char *job, uint64_t st
 
     if (own != NULL && !sim_cluster_is_replaced(server))
         server->s->cluster->jobs[own->number].mirrored[server->shard] = step;
+}
+
+bool sim_cluster_has_common(const sim *s, const sim_cluster_job *of)
+{
+    bool begun = true;
+
+    for (uint32_t i = 0; i < s->plan->shards; i++) begun = begun && of->begun[i];
+    return of->common > 0 || (begun && !of->uneven);
 }
 
 void sim_cluster_fetched(const sim_server *server)

@@ -19,6 +19,9 @@ typedef struct sim_cluster_job {
     uint64_t durable[SIM_SHARDS];  /* newest step that each shard has reported as durable since it was loaded */
     uint64_t back[SIM_SHARDS];     /* how often the shard had gone back when it reported that */
     uint64_t mirrored[SIM_SHARDS]; /* step up to which the mirror of each shard has the job; 0: it has nothing */
+    uint64_t common;               /* newest step to which, as workers have told, all shards can go back; 0: none */
+    bool begun[SIM_SHARDS];        /* the shard has had a checkpoint of the job */
+    bool uneven;                   /* the first one of a shard was not of step 0 */
     uint64_t met[SIM_WORLD];       /* last step at whose barrier each rank has come */
     uint32_t number[SIM_SHARDS];   /* by which each shard knows the job; 0: it is not known */
     uint64_t life[SIM_SHARDS];     /* of the job on each shard, when it was last seen */
@@ -65,6 +68,9 @@ void sim_cluster_goes_back(const sim_server *server);
 void sim_cluster_went_back(const sim_server *server, const pd_go_back_order *order);
 /* Notes that a mirror has a job of the server's shard up to a step. */
 void sim_cluster_mirrored(const sim_server *server, const char *job, uint64_t step);
+/* Returns whether there is a step of the job to which all shards can go back, also from their mirrors: one that workers
+ * have told, or that of the initial weights. */
+bool sim_cluster_has_common(const sim *s, const sim_cluster_job *of);
 /* Notes that a server has got its shard from the mirror, which may lack steps. */
 void sim_cluster_fetched(const sim_server *server);
 /* Returns the newest step up to `step` that is not lost if all machines are. */

@@ -64,7 +64,10 @@ static pd_checkpoint_image *take_first(sim_server *server)
 /* Writes a checkpoint and hands it back. Older ones are removed after that, as in server/threads/disk_writer.c. */
 static void write_checkpoint(sim_server *server, pd_checkpoint_image *image)
 {
-    static const pd_checkpoint_about about = { .paramd = "sim", .blas = "none", .cpu = "none" };
+    /* At time 0 there would be no checkpoint: the mirror's code tells one by its step and this time. */
+    const pd_checkpoint_about about = {
+        .paramd = "sim", .blas = "none", .cpu = "none", .written_ms = 1 + server->s->now_ns / SIM_MS
+    };
     const pd_disk *disk = sim_disk_functions(server->disk);
     uint64_t before = sim_disk_calls(server->disk);
     char job_dir[PD_KEEP_PATH];

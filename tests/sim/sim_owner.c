@@ -36,7 +36,7 @@ struct sim_owner {
     uint64_t last_tenure, tenure; /* of that owner; of this daemon, while it owns a shard */
     sim_disk *copies[SIM_SHARDS]; /* in plans with mirrors: what its machine has of each shard; NULL: nothing yet */
     uint32_t n_copies;            /* number of disks that its machines have had so far */
-    bool fetched;                 /* the daemon has got that state from the mirror */
+    bool fetched[SIM_SHARDS];     /* that state is from the mirror, and the daemon has not owned the shard since */
 };
 
 static engine_model model;           /* of this run */
@@ -182,6 +182,7 @@ static void lose_machine(sim_owner *o)
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         if (o->copies[i] != o->server->disk) sim_disk_free(o->copies[i]);
         o->copies[i] = NULL;
+        o->fetched[i] = false;
     }
     sim_disk_free(o->server->disk);
     o->server->disk = sim_disk_new(o->server->s, SIM_SERVERS * (2 + o->server->number) + o->n_copies++, SIM_STATE_DIR);
@@ -200,15 +201,14 @@ static bool take_copy(sim_owner *o, uint32_t shard, uint64_t *life)
     int rc = pd_state_dir_life(functions, SIM_STATE_DIR, life, &err);
     size_t n = 0;
 
-    o->fetched = false;
     if (rc != PD_OK) sim_fail("one owner", "the copy of shard %u cannot be had: %s", shard, err.text);
     if (*life != 0 && (*life == o->last_life || o->last_life == 0)) return true;
     sim_disk_start(disk, true);
     if (o->last_life != 0) rc = sim_mirror_fetch(shard, o->last_tenure, functions, &err);
     if (rc == PD_NOT_FOUND && own) rc = pd_mirror_count(functions, SIM_STATE_DIR, &n, &err);
     if (rc == PD_OK && n > 0) rc = pd_fail(&err, PD_NOT_FOUND, "its own state is older, and the mirror has no job");
-    o->fetched = rc == PD_OK && o->last_life != 0;
     if (rc == PD_OK) {
+        o->fetched[shard] = o->last_life != 0;
         *life = 1 + sim_draw(s, UINT32_MAX);
         rc = pd_state_dir_set_life(functions, SIM_STATE_DIR, *life, &err);
     }
@@ -299,8 +299,8 @@ static void use_copy(sim_owner *o)
     if (!is_copy(o, server->disk)) sim_disk_free(server->disk);
     server->disk = copy_of(o, (uint32_t)server->shard);
     sim_mirror_open(server, tenure_of, o);
-    if (o->fetched) sim_cluster_fetched(server);
-    o->fetched = false;
+    if (o->fetched[server->shard]) sim_cluster_fetched(server);
+    o->fetched[server->shard] = false;
 }
 
 /* Loads the jobs of the shard that the daemon owns now, and serves them. */

@@ -286,6 +286,7 @@ static pd_store_config store_config(const sim_plan *plan, uint32_t number, uint6
                               .threads = 1,
                               .pool_threads = (int)plan->pool_threads,
                               .keeps = plan->crashes,
+                              .mirrors = plan->mirrors,
                               .batch_ns = plan->batch_ns,
                               .stats_ns = plan->scrapes ? PD_STATS_NS : 0,
                               .hash_key = { 1, 2 + number },

@@ -258,7 +258,8 @@ static bool recover(sim_trainee *t, int rc, pd_error *err)
             return false;
         } else if (rc == PD_DATA_LOSS && t->of->finished) {
             return false;
-        } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") != NULL && t->s->plan->mirrors) {
+        } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") != NULL && t->s->plan->mirrors &&
+                   sim_cluster_has_common(t->s, t->of)) {
             sim_fail("one step", "%s rank %u, step %llu: %s", t->job->name, t->rank, (unsigned long long)t->step,
                      err->text);
         } else if (rc == PD_DATA_LOSS && strstr(err->text, "no step is left") == NULL && t->of->lasting &&

@@ -361,7 +361,10 @@ static void take_report(rig *r, pd_effect *effect)
     case PD_EFF_WRITE_CHECKPOINT: rig_on_checkpoint(r, effect->u.checkpoint_image); break;
     case PD_EFF_WAL: rig_on_record(r, effect->u.wal); break;
     case PD_EFF_GO_BACK: rig_on_order(r, effect->u.go_back_order); break;
-    case PD_EFF_DURABLE: r->durable = effect->u.durable.step; break;
+    case PD_EFF_DURABLE:
+        r->durable = effect->u.durable.step;
+        r->mirrored = effect->u.durable.mirrored;
+        break;
     case PD_EFF_STATS: on_stats(r, effect); break;
     case PD_EFF_LOG: on_log(r, effect); break;
     default: break;

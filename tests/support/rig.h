@@ -101,6 +101,7 @@ typedef struct rig {
     bool lazy_back; /* true: an order stays in `ordered` until rig_go_back_ordered; false: it is carried out at once */
     uint64_t kept, ended; /* number of checkpoints written; of jobs whose end was reported to the checkpoint writer */
     uint64_t durable;     /* last reported durable step */
+    uint64_t mirrored;    /* last reported pd_effect.u.durable.mirrored */
     uint64_t checkpoint_step, checkpoint_bytes; /* the last answer to a request for a checkpoint */
     /* The last tally that the store has given: its bytes, step and phase; number of tallies that have come */
     uint8_t tally[4096];

@@ -442,6 +442,49 @@ TEST(a_disk_that_fails_is_reported_and_tried_again)
     rig_free(&r);
 }
 
+/* Tells the store, as the mirror thread does, up to which step the mirror has the job. */
+static void mirror_up_to(rig *r, uint64_t step)
+{
+    pd_request *request = pd_request_new(PD_REQ_MIRRORED, (pd_ticket){ 0, 0 });
+
+    request->u.mirrored.job_name = strdup("job");
+    request->u.mirrored.creator = inside_find(r->store, "job")->saved.creator;
+    request->u.mirrored.step = step;
+    pd_store_apply(r->store, request, r->now);
+    rig_absorb(r);
+}
+
+TEST(durable_steps_are_told_with_those_of_the_mirror)
+{
+    pd_store_config config = durable_config();
+    rig r;
+
+    config.mirrors = true;
+    durable_job_start(&r, &config, "checkpoint_every=2");
+    for (uint64_t step = 1; step <= 4; step++) durable_job_step(&r, step);
+    assert_int_equal(r.durable, 4);
+    assert_int_equal(r.mirrored, 1); /* it has nothing */
+    mirror_up_to(&r, 2);
+    assert_int_equal(r.durable, 4);
+    assert_int_equal(r.mirrored, 3);
+    for (uint64_t step = 5; step <= 6; step++) durable_job_step(&r, step);
+    assert_int_equal(r.durable, 6);
+    assert_int_equal(r.mirrored, 3);
+    rig_free(&r);
+}
+
+TEST(without_a_mirror_durable_steps_are_told_alone)
+{
+    pd_store_config config = durable_config();
+    rig r;
+
+    durable_job_start(&r, &config, "checkpoint_every=2");
+    for (uint64_t step = 1; step <= 2; step++) durable_job_step(&r, step);
+    assert_int_equal(r.durable, 2);
+    assert_int_equal(r.mirrored, 0);
+    rig_free(&r);
+}
+
 TEST(an_operator_is_told_the_step_of_the_checkpoint_and_a_worker_the_durable_one)
 {
     enum { OPERATOR = 99 };

@@ -292,8 +292,9 @@ TEST(a_recall_is_asked_again_on_the_next_connection)
     peer_free(p);
 }
 
-/* Pushes for a step. The answer tells a durable step, and from which one on all steps are within reach. */
-static void push_and_tell(peer *p, uint64_t durable, uint64_t unbroken)
+/* Pushes for a step. The answer tells a durable step, from which one on all steps are within reach, and
+ * DataReply.mirrored. */
+static void push_and_tell(peer *p, uint64_t durable, uint64_t unbroken, uint64_t mirrored)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
     Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[] = { &one, &one };
@@ -307,6 +308,7 @@ static void push_and_tell(peer *p, uint64_t durable, uint64_t unbroken)
     message.n_outcomes = PARAMS;
     message.durable_step = durable;
     message.unbroken = unbroken;
+    message.mirrored = mirrored;
     assert_int_equal(peer_reply(p, &pushed, &message.base, NULL, 0), PD_OK);
 }
 
@@ -315,9 +317,10 @@ TEST(answers_tell_the_durable_step)
     peer *p = trained();
 
     assert_int_equal(p->core->progress.durable, 0);
-    push_and_tell(p, 5, 4);
+    push_and_tell(p, 5, 4, 0);
     assert_int_equal(p->core->progress.durable, 5);
     assert_int_equal(p->core->progress.unbroken, 4);
+    assert_int_equal(p->core->progress.mirrored, 0);
     peer_free(p);
 }
 
@@ -327,9 +330,28 @@ TEST(an_answer_that_tells_an_earlier_durable_step_takes_none_back)
 
     p->core->progress.durable = 9;
     p->core->progress.unbroken = 7;
-    push_and_tell(p, 5, 5);
+    push_and_tell(p, 5, 5, 0);
     assert_int_equal(p->core->progress.durable, 9);
     assert_int_equal(p->core->progress.unbroken, 7);
+    peer_free(p);
+}
+
+TEST(answers_tell_which_steps_the_mirror_has)
+{
+    peer *p = trained();
+
+    push_and_tell(p, 5, 4, 4);
+    assert_int_equal(p->core->progress.mirrored, 4);
+    peer_free(p);
+}
+
+TEST(an_answer_that_tells_of_no_mirror_takes_none_back)
+{
+    peer *p = trained();
+
+    p->core->progress.mirrored = 4;
+    push_and_tell(p, 5, 4, 0);
+    assert_int_equal(p->core->progress.mirrored, 4);
     peer_free(p);
 }
 
@@ -349,8 +371,10 @@ TEST(a_server_that_comes_back_tells_its_durable_step)
     message.parameters = all;
     message.n_parameters = PARAMS;
     message.durable_step = STEP;
+    message.mirrored = STEP;
     peer_reply(p, &asked, &message.base, NULL, 0);
     assert_int_equal(p->core->progress.durable, STEP);
+    assert_int_equal(p->core->progress.mirrored, STEP);
     peer_free(p);
 }
 

@@ -95,6 +95,25 @@ TEST(a_restart_continues_after_the_step_to_which_the_job_went_back)
     }
 }
 
+/* The mirror has the steps that were taken back only as they were before. */
+TEST(a_job_that_goes_back_tells_no_later_step_of_its_mirror)
+{
+    const course *p = &courses[0];
+    rig r;
+
+    start(&r, p);
+    step_to(&r, p, 1, 14);
+    the_job(&r)->checkpointing.mirrored_step = 12;
+    assert_int_equal(rig_go_back(&r, "job", 0, 200, 8, 0), PD_OK);
+    assert_int_equal(the_job(&r)->checkpointing.mirrored_step, 8);
+    course_join(&r, p);
+    step_to(&r, p, 9, 14);
+    the_job(&r)->checkpointing.mirrored_step = 4;
+    assert_int_equal(rig_go_back(&r, "job", 0, 200, 8, 0), PD_OK);
+    assert_int_equal(the_job(&r)->checkpointing.mirrored_step, 4);
+    rig_free(&r);
+}
+
 static int worker_goes_back(rig *r, uint64_t step)
 {
     return rig_go_back(r, NULL, 1, COURSE_CONN + 1, step, the_job(r)->life);

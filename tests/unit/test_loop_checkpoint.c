@@ -69,6 +69,7 @@ static void note_durable(scene *s, uint32_t job, uint64_t step)
     pd_effect *effect = effect_of(PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job);
 
     effect->u.durable.step = step;
+    effect->u.durable.mirrored = step - 1;
     post(s, effect);
 }
 
@@ -428,15 +429,19 @@ TEST(nobody_waits_longer_than_ten_minutes_for_a_checkpoint, scene *s)
     close(fd);
 }
 
-/* Joins and declares as rank 1. Returns the durable step that the answer tells. */
+/* Joins and declares as rank 1. Returns the durable step that the answer tells, with that of the mirror. */
 static uint64_t declare_as_second(scene *s, int fd)
 {
+    const Paramd__DeclareReply *reply;
+
     scene_hello(s, fd, "j", 1, 2);
     scene_settle(s);
     scene_expect(s, fd, PD_HELLO);
     scene_declare(s, fd, 1);
     scene_settle(s);
-    return ((Paramd__DeclareReply *)expect_reply(s, fd, PD_DECLARE))->durable_step;
+    reply = (Paramd__DeclareReply *)expect_reply(s, fd, PD_DECLARE);
+    assert_int_equal(reply->mirrored, reply->durable_step - 1);
+    return reply->durable_step;
 }
 
 TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
@@ -459,12 +464,17 @@ TEST(answers_to_data_frames_and_declare_tell_the_durable_step, scene *s)
     close(second);
 }
 
-/* Pushes for a step of a job of one worker. Returns the durable step that the answer tells. */
+/* Pushes for a step of a job of one worker. Returns the durable step that the answer tells, with that of the mirror.
+ */
 static uint64_t durable_after(scene *s, int fd, uint64_t step)
 {
+    const Paramd__DataReply *reply;
+
     scene_data(s, fd, PD_PUSH, 0, step);
     scene_settle(s);
-    return ((Paramd__DataReply *)expect_reply(s, fd, PD_PUSH))->durable_step;
+    reply = (Paramd__DataReply *)expect_reply(s, fd, PD_PUSH);
+    assert_int_equal(reply->mirrored, reply->durable_step - 1);
+    return reply->durable_step;
 }
 
 TEST(answers_of_an_owner_whose_lease_has_ended_repeat_the_durable_step_before, scene *s)

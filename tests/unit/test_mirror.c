@@ -20,7 +20,9 @@ typedef struct fixture {
     pd_disk disk;
     pd_mirror_writer *writer;
     pd_mirror_user user;
-    uint64_t told; /* step up to which the mirror has the job, as it was told */
+    uint64_t told;   /* step up to which the mirror has the job, as it was told */
+    uint64_t all[8]; /* the first ones that were told */
+    size_t n_told;
     unsigned n_remarks;
     pd_error remark; /* the last one */
 } fixture;
@@ -32,6 +34,7 @@ static void take_step(void *arg, const char *job, uint64_t creator, uint64_t ste
     assert_string_equal(job, LOG_JOB);
     assert_int_equal(creator, LOG_CREATOR);
     f->told = step;
+    if (f->n_told < sizeof f->all / sizeof *f->all) f->all[f->n_told++] = step;
 }
 
 static void take_remark(void *arg, const pd_error *remark)
@@ -524,6 +527,110 @@ TEST(decisions_never_overtake_their_checkpoint, fixture *f)
     assert_int_equal(pass(f), PD_OK);
     assert_int_equal(pd_wal_survey(&from, &about, NULL), PD_OK);
     assert_int_equal(about.last, 8);
+}
+
+/* ---- jobs on several servers ---- */
+
+/* Writes the checkpoint of a job that is on several servers, if `together`. */
+static void shared_checkpoint(const fixture *f, uint64_t step, bool together)
+{
+    pd_checkpoint_image *image = sample_checkpoint(step, 8);
+
+    image->has_common = together;
+    assert_int_equal(pd_checkpoint_write(&f->course.disk, LOG_ROOT, image, &sample_about, NULL), PD_OK);
+    pd_checkpoint_image_free(image);
+}
+
+TEST(of_a_job_on_one_server_the_newest_checkpoint_is_copied_first, fixture *f)
+{
+    for (uint64_t step = 2; step <= 6; step += 2) shared_checkpoint(f, step, false);
+    assert_int_equal(pass(f), PD_OK);
+    assert_int_equal(f->n_told, 1);
+    assert_int_equal(f->told, 6);
+    assert_true(mem_disk_has(f->memory, STEP_DIR(2)));
+}
+
+TEST(of_a_job_on_several_servers_the_oldest_checkpoint_is_copied_first, fixture *f)
+{
+    for (uint64_t step = 2; step <= 6; step += 2) shared_checkpoint(f, step, true);
+    assert_int_equal(pass(f), PD_OK);
+    assert_int_equal(f->n_told, 3);
+    for (size_t i = 0; i < f->n_told; i++) assert_int_equal(f->all[i], 2 * (i + 1));
+    shared_checkpoint(f, 7, true);
+    shared_checkpoint(f, 8, true);
+    begin_life(f);
+    f->n_told = 0;
+    assert_int_equal(pass(f), PD_OK); /* begins with the newest one that the mirror has */
+    assert_int_equal(f->n_told, 3);
+    for (size_t i = 0; i < f->n_told; i++) assert_int_equal(f->all[i], 6 + i);
+}
+
+/* Cuts the power of the mirror before its call n, while it copies four checkpoints. It must have all up to the one that
+ * was told. Returns true if there were fewer calls. */
+static bool cut_shared(int64_t n)
+{
+    static const char *const dirs[] = { STEP_DIR(1), STEP_DIR(2), STEP_DIR(3), STEP_DIR(4) };
+    fixture f = { 0 };
+    pd_manifest manifest;
+    bool whole;
+
+    set_up(&f);
+    for (uint64_t step = 1; step <= 4; step++) shared_checkpoint(&f, step, true);
+    mem_disk_power_off_at(f.memory, n);
+    whole = pass(&f) == PD_OK;
+    mem_disk_crash(f.memory, MEM_DISK_LOSE, 0);
+    assert_true(f.told <= 4);
+    for (size_t i = 0; i < f.told; i++) assert_int_equal(pd_checkpoint_check(&f.disk, dirs[i], &manifest, NULL), PD_OK);
+    tear_down(&f);
+    return whole;
+}
+
+TEST(a_mirror_has_all_checkpoints_of_several_servers_up_to_the_told_one, fixture *f)
+{
+    int64_t n = 0;
+
+    (void)f;
+    while (!cut_shared(n)) assert_true(++n < MOST_CALLS);
+    assert_true(n > 20);
+}
+
+#define VANISHES LOG_JOB_DIR "/step-00000000000000000002"
+
+/* The state directory's disk, on which the checkpoint of step 2 vanishes when the mirror begins to copy it: it has
+ * looked at its files' sizes before. */
+typedef struct vanishing {
+    pd_disk_pass base; /* must be the first member */
+    unsigned opened;   /* how often its weights were opened */
+} vanishing;
+
+static int open_vanishing(void *arg, const char *path, int *file)
+{
+    vanishing *v = arg;
+
+    if (strcmp(path, VANISHES "/weights.safetensors") == 0 && v->opened++ == 1)
+        (void)pd_keep_remove_dir(v->base.below, VANISHES, NULL);
+    return v->base.below->open(v->base.below->arg, path, file);
+}
+
+/* As if the state directory had more checkpoints than it keeps. */
+TEST(a_mirror_goes_on_with_the_newest_checkpoint_where_an_older_one_vanishes, fixture *f)
+{
+    vanishing source = { .opened = 0 };
+    size_t n;
+
+    pd_disk_pass_init(&source.base, &f->course.disk);
+    source.base.functions.open = open_vanishing;
+    for (uint64_t step = 2; step <= 6; step += 2) shared_checkpoint(f, step, true);
+    pd_mirror_writer_free(f->writer);
+    assert_int_equal(
+        pd_mirror_writer_new(&f->writer, &source.base.functions, LOG_ROOT, &f->disk, MIRROR, &f->user, NULL), PD_OK);
+    assert_int_equal(pd_mirror_begin(f->writer, &n, NULL), PD_OK);
+    assert_int_equal(pass(f), PD_OK);
+    assert_int_equal(source.opened, 2);
+    assert_int_equal(f->n_told, 1);
+    assert_int_equal(f->told, 6);
+    assert_true(mem_disk_has(f->memory, STEP_DIR(4)));
+    assert_false(mem_disk_has(f->memory, STEP_DIR(2)));
 }
 
 /* ---- whatever happens ---- */

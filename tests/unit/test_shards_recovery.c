@@ -196,6 +196,57 @@ TEST(a_step_in_a_gap_of_a_log_is_not_durable, sharded *w)
     assert_int_equal(pd_client_durable(w->client), 9);
 }
 
+/* Lets a shard have checkpoints of steps 4, 8 and 12, and a mirror up to a step; UINT64_MAX: no mirror. */
+static void have_mirror(const sharded *w, size_t shard, bool replays, uint64_t step)
+{
+    pd_core *core = w->client->shards->at[shard]->core;
+
+    core->replays = replays;
+    core->n_kept = 3;
+    for (size_t i = 0; i < core->n_kept; i++) core->kept[i] = 12 - 4 * i;
+    core->progress.durable = 14;
+    core->progress.unbroken = 4;
+    core->progress.mirrored = step + 1;
+}
+
+/* Returns the step that the next pushes tell. */
+static uint64_t common(const sharded *w)
+{
+    const uint64_t *told = &w->client->shards->at[0]->core->progress.common;
+
+    pd_shards_share_durable(w->client->shards);
+    for (size_t s = 1; s < SHARDS; s++) assert_int_equal(w->client->shards->at[s]->core->progress.common, *told);
+    return *told;
+}
+
+TEST(a_step_that_a_mirror_lacks_is_durable_but_not_common, sharded *w)
+{
+    for (size_t s = 0; s < SHARDS; s++) have_mirror(w, s, false, s == 1 ? 9 : 13);
+    assert_int_equal(common(w), 8);
+    assert_int_equal(pd_client_durable(w->client), 14);
+    have_mirror(w, 1, false, 12);
+    assert_int_equal(common(w), 12);
+    have_mirror(w, 1, false, 0);
+    assert_int_equal(common(w), 0);
+}
+
+TEST(a_shard_without_a_mirror_goes_back_to_what_is_durable, sharded *w)
+{
+    for (size_t s = 0; s < SHARDS; s++) have_mirror(w, s, false, UINT64_MAX);
+    assert_int_equal(common(w), 14);
+    have_mirror(w, 2, false, 8);
+    assert_int_equal(common(w), 8);
+}
+
+TEST(mirrors_with_logs_have_each_step_up_to_the_least_one_that_they_tell, sharded *w)
+{
+    for (size_t s = 0; s < SHARDS; s++) have_mirror(w, s, true, 10 + s);
+    assert_int_equal(common(w), 10);
+    assert_int_equal(pd_client_durable(w->client), 14);
+    w->client->shards->at[1]->core->progress.unbroken = 11;
+    assert_int_equal(common(w), 8);
+}
+
 TEST(a_worker_leaves_shards_that_answer_at_different_times, sharded *w)
 {
     shard_server *at = w->servers->at;

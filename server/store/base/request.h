@@ -717,6 +717,7 @@ typedef struct pd_effect {
         struct {
             uint64_t step;
             uint64_t unbroken; /* the job can go back to each step from this one to `step`; 0: it has no WAL of steps */
+            uint64_t mirrored; /* 1 + the step up to which the mirror has the job; 0: there is no mirror */
         } durable;
         struct {
             uint64_t step; /* step after which the worker can continue from it; 0: the rank has no worker state */

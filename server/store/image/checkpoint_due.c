@@ -389,8 +389,7 @@ static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request,
     pd_retry_end(job);
     pd_pause_end(job);
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-    effect->u.durable.step = job->checkpointing.durable_step;
-    effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
+    pd_checkpoint_policy_fill(job, effect);
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     pd_checkpoint_answer_all(job, image->bytes, image->ns);
 }

@@ -178,6 +178,7 @@ static void copy_checkpointing(pd_checkpoint_policy *to, const pd_checkpoint_pol
     to->newest.changes = 0;
     to->durable_step = PD_MUTANT(resize_undurable) ? 0 : from->durable_step;
     to->durable_place = from->durable_place;
+    to->mirrored_step = from->mirrored_step;
     to->steps.retry = from->newest.step + 1;
     to->decisions = (pd_decision_stream){ .number = from->decisions.number, .fresh = true };
     to->counts = from->counts;

@@ -653,8 +653,7 @@ static void note_durable(pd_job *job, const pd_wal_record *record, pd_request *r
         return;
     }
     effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-    effect->u.durable.step = job->checkpointing.durable_step;
-    effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
+    pd_checkpoint_policy_fill(job, effect);
     pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
     pd_checkpoint_answer_workers(job);
 }

@@ -57,13 +57,21 @@ void pd_checkpoint_policy_end(pd_job *job)
     pd_effects_add(job->steps.outbox, farewell);
 }
 
+void pd_checkpoint_policy_fill(const pd_job *job, pd_effect *effect)
+{
+    const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+
+    effect->u.durable.step = checkpointing->durable_step;
+    effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
+    effect->u.durable.mirrored = job->steps.config->mirrors ? 1 + checkpointing->mirrored_step : 0;
+}
+
 void pd_checkpoint_policy_tell(pd_job *job)
 {
     pd_effect *effect = job->checkpointing.newest.exists ? pd_job_effect(job, PD_EFF_DURABLE) : NULL;
 
     if (effect == NULL) return;
-    effect->u.durable.step = job->checkpointing.durable_step;
-    effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
+    pd_checkpoint_policy_fill(job, effect);
     pd_effects_add(job->steps.outbox, effect);
 }
 
