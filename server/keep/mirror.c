@@ -411,8 +411,8 @@ static int mirror_newer(visit *v, uint64_t first, bool *again, pd_error *err)
  *
  * Servers that share a job go back to a step that all of them have. There those that are newer than the mirror's newest
  * one come before, the oldest first: the mirror has every step up to the one that it tells. The state directory keeps
- * them meanwhile, as other servers do, but no more than PD_KEPT_MOST. If the mirror is too slow for these, the newest
- * one is copied first, since the oldest might be removed each time. */
+ * them meanwhile, as other servers do, until the mirror lacks PD_MIRROR_LACKS. Once one is removed before it is copied,
+ * the newest one is copied first, since the oldest might be removed each time. */
 static int mirror_checkpoints(visit *v, bool *again, pd_error *err)
 {
     bool ordered = v->newest.together && !v->late && !PD_MUTANT(mirror_newest_first);

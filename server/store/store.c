@@ -351,12 +351,13 @@ static void mirrored(pd_store *store, pd_request *request)
 {
     pd_job *job = pd_jobs_find(&store->jobs, request->u.mirrored.job_name);
 
-    if (job != NULL && job->saved.creator == request->u.mirrored.creator) {
-        job->checkpointing.mirrored_step = request->u.mirrored.step;
-        pd_checkpoint_policy_tell(job);
-        pd_publishing_note(&store->publishing, job);
+    if (job == NULL || job->saved.creator != request->u.mirrored.creator) {
+        pd_request_free(request);
+        return;
     }
-    pd_request_free(request);
+    job->checkpointing.mirrored_step = request->u.mirrored.step;
+    pd_publishing_note(&store->publishing, job);
+    pd_checkpoint_policy_answer(job, request);
 }
 
 /* Takes an operator's command that sets hyperparameters. */

@@ -473,6 +473,24 @@ TEST(durable_steps_are_told_with_those_of_the_mirror)
     rig_free(&r);
 }
 
+TEST(a_mirror_that_lacks_many_checkpoints_does_not_count)
+{
+    pd_store_config config = durable_config();
+    uint64_t newest = 20;
+    pd_kept_steps *kept;
+    rig r;
+
+    config.mirrors = true;
+    durable_job_start(&r, &config, "checkpoint_every=2");
+    kept = &inside_find(r.store, "job")->checkpointing.kept;
+    for (kept->n = 0; kept->n <= PD_MIRROR_LACKS; kept->n++) kept->at[kept->n] = newest - kept->n;
+    mirror_up_to(&r, newest - PD_MIRROR_LACKS);
+    assert_int_equal(r.mirrored, PD_MIRROR_LAGS);
+    mirror_up_to(&r, newest - PD_MIRROR_LACKS + 1);
+    assert_int_equal(r.mirrored, newest - PD_MIRROR_LACKS + 2);
+    rig_free(&r);
+}
+
 TEST(without_a_mirror_durable_steps_are_told_alone)
 {
     pd_store_config config = durable_config();

@@ -47,6 +47,8 @@ typedef struct pd_worker_state {
 } pd_worker_state;
 
 #define PD_KEPT_MOST 16 /* most steps in a pd_kept_steps */
+/* A mirror that lacks so many checkpoints of a job does not count for the common step. */
+#define PD_MIRROR_LACKS 8
 
 /* Steps of a job's checkpoints, the newest first. */
 typedef struct pd_kept_steps {

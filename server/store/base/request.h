@@ -614,6 +614,7 @@ typedef struct pd_rank_leases {
 } pd_rank_leases;
 
 #define PD_ALL_FRAGMENTS UINT32_MAX
+#define PD_MIRROR_LAGS UINT64_MAX /* pd_effect.u.durable.mirrored: the mirror does not count */
 
 /* What becomes of a push, in a job whose sets of ranks are open. */
 typedef enum pd_filed {
@@ -717,7 +718,8 @@ typedef struct pd_effect {
         struct {
             uint64_t step;
             uint64_t unbroken; /* the job can go back to each step from this one to `step`; 0: it has no WAL of steps */
-            uint64_t mirrored; /* 1 + the step up to which the mirror has the job; 0: there is no mirror */
+            /* 1 + the step up to which the mirror has the job; 0: there is no mirror; PD_MIRROR_LAGS */
+            uint64_t mirrored;
         } durable;
         struct {
             uint64_t step; /* step after which the worker can continue from it; 0: the rank has no worker state */

@@ -370,8 +370,6 @@ static void note_success(pd_job *job, const pd_checkpoint_image *image, uint64_t
 
 static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request, uint64_t now_ns)
 {
-    pd_effect *effect;
-
     job->checkpointing.writing = false;
     job->checkpointing.results++;
     pd_checkpoint_spare(job, image);
@@ -388,9 +386,7 @@ static void settle(pd_job *job, pd_checkpoint_image *image, pd_request *request,
     pd_wal_checkpointed(job, true);
     pd_retry_end(job);
     pd_pause_end(job);
-    effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-    pd_checkpoint_policy_fill(job, effect);
-    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
+    pd_checkpoint_policy_answer(job, request);
     pd_checkpoint_answer_all(job, image->bytes, image->ns);
 }
 

@@ -641,7 +641,6 @@ static void note_durable(pd_job *job, const pd_wal_record *record, pd_request *r
 {
     bool more = record->step > job->checkpointing.durable_place &&
                 note_fragment(job, &job->steps.fragments[record->fragment], record->step_of);
-    pd_effect *effect;
 
     if (record->step > job->checkpointing.durable_place) {
         job->checkpointing.durable_place = record->step;
@@ -652,9 +651,7 @@ static void note_durable(pd_job *job, const pd_wal_record *record, pd_request *r
         pd_request_free(request);
         return;
     }
-    effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
-    pd_checkpoint_policy_fill(job, effect);
-    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
+    pd_checkpoint_policy_answer(job, request);
     pd_checkpoint_answer_workers(job);
 }
 

@@ -57,13 +57,23 @@ void pd_checkpoint_policy_end(pd_job *job)
     pd_effects_add(job->steps.outbox, farewell);
 }
 
-void pd_checkpoint_policy_fill(const pd_job *job, pd_effect *effect)
+/* Returns pd_effect.u.durable.mirrored. A mirror that lacks many checkpoints does not count: what all servers keep for
+ * the common step would fill their disks. */
+static uint64_t count_mirrored(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;
+    uint32_t lacks = 0;
 
-    effect->u.durable.step = checkpointing->durable_step;
+    if (!job->steps.config->mirrors) return 0;
+    while (lacks < checkpointing->kept.n && checkpointing->kept.at[lacks] > checkpointing->mirrored_step) lacks++;
+    return lacks < PD_MIRROR_LACKS ? 1 + checkpointing->mirrored_step : PD_MIRROR_LAGS;
+}
+
+static void fill(const pd_job *job, pd_effect *effect)
+{
+    effect->u.durable.step = job->checkpointing.durable_step;
     effect->u.durable.unbroken = pd_checkpoint_policy_unbroken(job);
-    effect->u.durable.mirrored = job->steps.config->mirrors ? 1 + checkpointing->mirrored_step : 0;
+    effect->u.durable.mirrored = count_mirrored(job);
 }
 
 void pd_checkpoint_policy_tell(pd_job *job)
@@ -71,8 +81,16 @@ void pd_checkpoint_policy_tell(pd_job *job)
     pd_effect *effect = job->checkpointing.newest.exists ? pd_job_effect(job, PD_EFF_DURABLE) : NULL;
 
     if (effect == NULL) return;
-    pd_checkpoint_policy_fill(job, effect);
+    fill(job, effect);
     pd_effects_add(job->steps.outbox, effect);
+}
+
+void pd_checkpoint_policy_answer(pd_job *job, pd_request *request)
+{
+    pd_effect *effect = pd_request_become(request, PD_EFF_DURABLE, (pd_ticket){ 0, 0 }, job->steps.number);
+
+    fill(job, effect);
+    pd_withheld_send(&job->steps.withheld, job->steps.outbox, effect);
 }
 
 uint32_t pd_checkpoint_policy_window(const pd_job *job)

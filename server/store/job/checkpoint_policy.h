@@ -28,11 +28,11 @@ void pd_checkpoint_policy_now(pd_job *job);
 /* Returns the smallest window of the connected ranks: the number of steps that each of them can send again. 0: no rank
  * has a window. */
 uint32_t pd_checkpoint_policy_window(const pd_job *job);
-/* Writes into an effect PD_EFF_DURABLE which steps of the job are durable, and which its mirror has. */
-void pd_checkpoint_policy_fill(const pd_job *job, pd_effect *effect);
-/* Reports this to the loop thread, if any step of the job is durable. If out of memory, the report comes with
- * the next checkpoint. */
+/* Reports to the loop thread which steps of the job are durable, and which its mirror has, if any step is durable. If
+ * out of memory, the report comes with the next checkpoint. */
 void pd_checkpoint_policy_tell(pd_job *job);
+/* Reports this after the reports of steps before it, in the memory of a request. Takes ownership of the request. */
+void pd_checkpoint_policy_answer(pd_job *job, pd_request *request);
 /* Returns true if the job has checkpoints, and a stop of the server now would lose closed steps or other changes of its
  * state. */
 bool pd_checkpoint_policy_loses(const pd_job *job);
