@@ -155,6 +155,15 @@ bool sim_cluster_is_replaced(const sim_server *server)
     return server->shard >= 0 && server->s->cluster->holder[server->shard] != server;
 }
 
+/* Notes whether the mirror of a shard counts. Once it did not, it may lack the common step until it has later ones. */
+static void note_lag(sim_cluster_job *of, uint32_t shard, uint64_t mirrored)
+{
+    if (mirrored == PD_MIRROR_LAGS)
+        of->lags[shard] = true;
+    else if (mirrored > of->common)
+        of->lags[shard] = false;
+}
+
 /* Notes what an effect says of a job of the server that has the state of its shard. */
 static void note_effect(sim *s, uint32_t shard, const pd_job *job, const sim_job *own, const pd_effect *effect)
 {
@@ -166,8 +175,9 @@ static void note_effect(sim *s, uint32_t shard, const pd_job *job, const sim_job
     s->cluster->jobs[own->number].life[shard] = job->life;
     if (job->checkpointing.common > s->cluster->jobs[own->number].common)
         s->cluster->jobs[own->number].common = job->checkpointing.common;
-    if (effect->kind == PD_EFF_DURABLE)
-        note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable.step);
+    if (effect->kind != PD_EFF_DURABLE) return;
+    note_durable(s, shard, &s->cluster->jobs[own->number], own->name, effect->u.durable.step);
+    note_lag(&s->cluster->jobs[own->number], shard, effect->u.durable.mirrored);
 }
 
 void sim_cluster_effect(const sim_server *server, const pd_effect *effect)
@@ -332,10 +342,11 @@ void sim_cluster_mirrored(const sim_server *server, const char *job, uint64_t st
 
 bool sim_cluster_has_common(const sim *s, const sim_cluster_job *of)
 {
-    bool begun = true;
+    bool begun = true, lags = false;
 
     for (uint32_t i = 0; i < s->plan->shards; i++) begun = begun && of->begun[i];
-    return of->common > 0 || (begun && !of->uneven);
+    for (uint32_t i = 0; i < s->plan->shards; i++) lags = lags || of->lags[i];
+    return !lags && (of->common > 0 || (begun && !of->uneven));
 }
 
 void sim_cluster_fetched(const sim_server *server)
