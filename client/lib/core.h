@@ -308,7 +308,7 @@ typedef struct pd_core_progress {
     uint64_t durable;          /* the durable step, as the last answer reported */
     uint64_t unbroken;         /* with pd_core.replays: each step from here to `durable` is within reach */
     uint64_t mirrored; /* 1 + the step up to which the server's mirror has the job, as the last answer reported; 0: the
-                        * server has no mirror */
+                        * server has no mirror; UINT64_MAX: it lacks too many checkpoints, and does not count */
     /* In a cluster: the last steps that the server has reported as durable, in a ring, all in this life of its job;
      * newest step to which all shards and their mirrors can go back, as they have reported (0: none). */
     uint64_t reported[PD_KEPT_STEPS], life;

@@ -104,9 +104,9 @@ uint32_t pd_version_table_fragment(const pd_version_table *versions, uint32_t nu
 /* Tells the version table how many parameters the job has: at most as many as it has entries for. Before this call, the
  * version table does not answer requests that wait for all parameters of the job. */
 void pd_version_table_settle(pd_version_table *versions, uint32_t number, size_t n);
-/* Sets the fields of pd_effect.u.durable. Answers contain them from then on; while `may_tell` returns false, they
- * contain those of before. The job need not have entries yet: a job from a checkpoint has a durable
- * step before its workers connect. Without memory for such a job, its answers contain 0 until the next call. */
+/* Sets what pd_effect.u.durable tells of a job. Answers contain it from then on; while `may_tell` returns false, they
+ * contain what was set before. The job need not have entries yet: a job from a checkpoint has a durable step before its
+ * workers connect. Without memory for such a job, its answers contain 0 until the next call. */
 void pd_version_table_note_durable(pd_version_table *versions, uint32_t number, uint64_t step, uint64_t unbroken,
                                    uint64_t mirrored);
 /* Stores the members of a job and their leader (pd_effect.u.members), which later answers tell. Takes over a reference

@@ -120,8 +120,8 @@ static void pull_the_rest(struct rank *r)
         check(r, "pull", pd_client_wait(r->client, ticket, 0, &err), &err);
 }
 
-/* Returns whether the worker ends: not before more pushes than there were kills, and rank 0 pushes until the other one
- * has left. */
+/* Returns whether the worker ends. Each makes more pushes than there are kills. Rank 0 pushes until the other one has
+ * left. */
 static bool ends(const struct rank *r)
 {
     if (r->failure[0] != '\0' || r->pushes[FRAGMENTS - 1] == (r->run->cycles > 0 ? r->run->cycles : MOST)) return true;
@@ -129,7 +129,8 @@ static bool ends(const struct rank *r)
     return r->rank > 0 || r->run->left == WORLD - 1;
 }
 
-/* Returns whether all workers have begun. The window of one that began later would not reach back to the first step. */
+/* Returns whether all workers have begun. One that began after step 1 could not send that step again, and would get
+ * PD_REWIND. */
 static bool all_have_begun(void *arg)
 {
     const run *r = arg;

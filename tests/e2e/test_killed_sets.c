@@ -182,7 +182,8 @@ static void compute(struct rank *r, unsigned *seed)
         sleep_for(rand_r(seed) % 60 * 1e-3);
 }
 
-/* Returns whether all workers have begun. The window of one that began later would not reach back to the first step. */
+/* Returns whether all workers have begun. One that began after step 1 could not send that step again, and would get
+ * PD_REWIND. */
 static bool all_have_begun(void *arg)
 {
     const run *r = arg;

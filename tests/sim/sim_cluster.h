@@ -22,7 +22,7 @@ typedef struct sim_cluster_job {
     uint64_t common;               /* newest step to which, as workers have told, all shards can go back; 0: none */
     bool begun[SIM_SHARDS];        /* the shard has had a checkpoint of the job */
     bool uneven;                   /* the first one of a shard was not of step 0 */
-    bool lags[SIM_SHARDS];         /* the mirror of the shard lacks so many checkpoints that it may lack `common` */
+    bool lags[SIM_SHARDS];         /* the shard's mirror has not counted, and has not reached `common` since */
     uint64_t met[SIM_WORLD];       /* last step at whose barrier each rank has come */
     uint32_t number[SIM_SHARDS];   /* by which each shard knows the job; 0: it is not known */
     uint64_t life[SIM_SHARDS];     /* of the job on each shard, when it was last seen */

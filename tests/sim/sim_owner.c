@@ -36,7 +36,7 @@ struct sim_owner {
     uint64_t last_tenure, tenure; /* of that owner; of this daemon, while it owns a shard */
     sim_disk *copies[SIM_SHARDS]; /* in plans with mirrors: what its machine has of each shard; NULL: nothing yet */
     uint32_t n_copies;            /* number of disks that its machines have had so far */
-    bool fetched[SIM_SHARDS];     /* that state is from the mirror, and the daemon has not owned the shard since */
+    bool fetched[SIM_SHARDS];     /* its copy of the shard is from the mirror; it has not owned it since */
 };
 
 static engine_model model;           /* of this run */

@@ -73,8 +73,8 @@ static const sim_fault *find_first(const sim_plan *plan)
     return first;
 }
 
-/* Returns a fault that makes the watch of a daemon late for less than two leases: a daemon ends a watch that is silent
- * for longer. */
+/* Returns a fault: the watch of a daemon reports nothing for half a lease to two leases. After more the daemon itself
+ * would end the watch. */
 static sim_fault draw_late_watch(const sim_plan *plan, uint32_t daemon, uint64_t at_ns, uint64_t *r)
 {
     uint64_t lease_ns = plan->lease_ms * SIM_MS;

@@ -612,7 +612,7 @@ static int open_vanishing(void *arg, const char *path, int *file)
     return v->base.below->open(v->base.below->arg, path, file);
 }
 
-/* As if the state directory had more checkpoints than it keeps. */
+/* The state directory removes a checkpoint when it has more than it keeps, also while the mirror copies it. */
 TEST(a_mirror_goes_on_with_the_newest_checkpoint_where_an_older_one_vanishes, fixture *f)
 {
     vanishing source = { .opened = 0 };

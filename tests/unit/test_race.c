@@ -185,7 +185,8 @@ static bool first_has_refused(void *arg)
     return !is_asked(&((const scene *)arg)->addresses[0]);
 }
 
-/* Starts a process that races for silent addresses, and stops it while it waits for all of them. */
+/* Starts a process that connects to the scene's addresses at once (pd_race_connect), none of which answers. Stops it
+ * with SIGSTOP while it waits for all of them. */
 static pid_t stop_racer(scene *s)
 {
     pid_t racer = fork();

@@ -236,7 +236,7 @@ TEST(a_shard_whose_mirror_does_not_count_goes_back_to_what_is_durable, sharded *
     assert_int_equal(common(w), 14);
     have_mirror(w, 2, false, 8);
     assert_int_equal(common(w), 8);
-    w->client->shards->at[2]->core->progress.mirrored = UINT64_MAX; /* it lags too much, and does not count */
+    w->client->shards->at[2]->core->progress.mirrored = UINT64_MAX; /* the mirror lacks too many checkpoints */
     assert_int_equal(common(w), 14);
 }
 

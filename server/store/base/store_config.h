@@ -34,7 +34,7 @@ typedef struct pd_store_config {
     pd_trace_user *trace; /* takes the events for the trace file; NULL: there is no trace file */
     void *trace_arg;      /* passed to trace; borrowed */
     bool keeps;           /* there is a checkpoint writer with a directory, so jobs may have checkpoints */
-    bool mirrors;         /* this directory has a mirror: PD_REQ_MIRRORED tells of it */
+    bool mirrors;         /* the directory has a mirror, whose steps PD_REQ_MIRRORED tells */
     /* the server listens on a Unix socket: jobs that are restored from a checkpoint have their weights in shared
      * memory, since their workers may come through this socket */
     bool shares;

@@ -57,8 +57,8 @@ void pd_checkpoint_policy_end(pd_job *job)
     pd_effects_add(job->steps.outbox, farewell);
 }
 
-/* Returns pd_effect.u.durable.mirrored. A mirror that lacks many checkpoints does not count: what all servers keep for
- * the common step would fill their disks. */
+/* Returns pd_effect.u.durable.mirrored. A mirror that lacks PD_MIRROR_LACKS checkpoints does not count: else one that
+ * hangs would hold the common step for ever, and all servers would keep the WAL since then. */
 static uint64_t count_mirrored(const pd_job *job)
 {
     const pd_checkpoint_policy *checkpointing = &job->checkpointing;

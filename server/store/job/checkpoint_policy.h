@@ -31,7 +31,8 @@ uint32_t pd_checkpoint_policy_window(const pd_job *job);
 /* Reports to the loop thread which steps of the job are durable, and which its mirror has, if any step is durable. If
  * out of memory, the report comes with the next checkpoint. */
 void pd_checkpoint_policy_tell(pd_job *job);
-/* Reports this after the reports of steps before it, in the memory of a request. Takes ownership of the request. */
+/* The same, in the memory of a request, which it takes over: so it cannot fail. The report comes after those of steps
+ * that are withheld (step/withheld.h). */
 void pd_checkpoint_policy_answer(pd_job *job, pd_request *request);
 /* Returns true if the job has checkpoints, and a stop of the server now would lose closed steps or other changes of its
  * state. */
